@@ -1,0 +1,74 @@
+// One table for every setting of the daemon, the CLI and the shim. Documentation, help, `config show` and the checks on names
+// are made from it. Sources, later wins: default, settings file (TOML, $NEURONCACHE_CONFIG, else
+// $XDG_CONFIG_HOME/neuroncache/config.toml), environment NEURONCACHE_<NAME>, flag --<name>. A name nobody knows is refused with the
+// nearest right one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/filesystem.hpp"
+#include "base/result.hpp"
+
+namespace nc {
+
+enum class SettingType { kString, kPath, kBool, kInt, kSize, kDuration, kChoice, kQuotas };  // kQuotas: "team=10GiB,other=5GiB"
+
+struct SettingSpec {
+  std::string_view name;           // "max_bytes"; environment NEURONCACHE_MAX_BYTES; flag --max-bytes
+  SettingType type;
+  std::string_view default_value;  // "" may mean "worked out at start", said in help
+  std::string_view range;          // "1..1024", "auto|on|off", or ""
+  bool live;                       // may change while the daemon runs
+  std::string_view reader;         // who reads it: "daemon", "shim", "client", "all"
+  std::string_view help;           // one sentence
+};
+
+std::span<const SettingSpec> setting_table();
+const SettingSpec* find_setting(std::string_view name);
+
+enum class Origin { kDefault, kFile, kEnvironment, kFlag, kLive };
+std::string_view origin_name(Origin origin);
+
+class Settings {
+ public:
+  // Reads file and environment. `env` are "NAME=value" strings; `flags` name -> value. Errors: kInvalid with source, name, value and what is allowed.
+  // A missing default file is fine, a missing named one is an error.
+  static Result<Settings> load(FileSystem& fs, std::span<const std::string> env,
+                               const std::map<std::string, std::string>& flags);
+
+  const std::string& text(std::string_view name) const;  // aborts on a name that is not in the table (programmer error)
+  bool boolean(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  std::uint64_t size(std::string_view name) const;
+  double seconds(std::string_view name) const;
+  std::map<std::string, std::uint64_t> quotas(std::string_view name) const;
+
+  Origin origin(std::string_view name) const;
+  std::string origin_detail(std::string_view name) const;  // "environment NEURONCACHE_DIR", "file /x/config.toml line 3"
+  const std::string& config_path() const { return config_path_; }
+
+  Status set(std::string_view name, std::string_view value, Origin origin, std::string detail);  // checked
+  // Writes one setting to the settings file, keeping everything else in it.
+  static Status save_to_file(FileSystem& fs, const std::string& path, std::string_view name, std::string_view value);
+
+ private:
+  struct Value {
+    std::string text;
+    Origin origin = Origin::kDefault;
+    std::string detail;
+  };
+  std::map<std::string, Value, std::less<>> values_;
+  std::string config_path_;
+};
+
+// Where things are when nothing is set: $XDG_CACHE_HOME/neuroncache, $XDG_RUNTIME_DIR/neuroncache/daemon.sock or
+// /tmp/neuroncache-<uid>/daemon.sock.
+std::string default_store_dir(std::span<const std::string> env);
+std::string default_socket_path(std::span<const std::string> env);
+
+}  // namespace nc

@@ -1,0 +1,44 @@
+// Every setting there is. Change a row here and `./x lint` tells which documents must follow.
+#include "base/settings.hpp"
+
+namespace nc {
+namespace {
+
+using T = SettingType;
+
+constexpr SettingSpec kTable[] = {
+    {"dir", T::kPath, "", "", false, "all", "The local store. Unset: $XDG_CACHE_HOME/neuroncache, else ~/.cache/neuroncache."},
+    {"socket", T::kPath, "", "", false, "all",
+     "The daemon's Unix socket. Unset: $XDG_RUNTIME_DIR/neuroncache/daemon.sock, else /tmp/neuroncache-<uid>/daemon.sock."},
+    {"namespace", T::kString, "default", "", false, "all", "The tenant that look-ups and entries of this process are counted under."},
+    {"read_only", T::kBool, "false", "", false, "daemon", "Serve what is there and store nothing."},
+    {"max_bytes", T::kSize, "", "", true, "daemon", "Bound on the store's bytes. Unset: 10 % of the disk, at most 50 GiB."},
+    {"max_entries", T::kInt, "1000000", "1..100000000", true, "daemon", "Bound on the number of entries."},
+    {"min_free", T::kSize, "256MiB", "", true, "daemon", "Uploads are refused when they would leave less free disk than this."},
+    {"max_blob", T::kSize, "16GiB", "", true, "daemon", "Largest single blob that is accepted."},
+    {"namespace_quota", T::kQuotas, "", "", true, "daemon", "Bytes per namespace, as name=size,name=size. Over its quota a namespace evicts its own."},
+    {"failure_ttl", T::kDuration, "1h", "0s..30d", true, "daemon", "How long a deterministic failure is replayed."},
+    {"lease_ttl", T::kDuration, "15s", "1s..10m", true, "daemon", "A builder that sends no heartbeat for this long loses its lease."},
+    {"orphan_grace", T::kDuration, "1h", "0s..30d", true, "daemon", "How long a blob that no entry names is kept."},
+    {"compression", T::kBool, "true", "", true, "daemon", "Compress blobs with zstd where it pays."},
+    {"io_threads", T::kInt, "2", "1..64", false, "daemon", "Threads that serve sockets."},
+    {"disk_threads", T::kInt, "4", "1..256", false, "daemon", "Threads that hash, read and write."},
+    {"max_connections", T::kInt, "4096", "8..100000", false, "daemon", "Connections over this are answered 503 and closed."},
+    {"request_timeout", T::kDuration, "30s", "1s..10m", true, "daemon", "A request that is not complete by then is dropped (a blob body: no byte for that long)."},
+    {"idle_exit", T::kDuration, "30m", "0s..30d", true, "daemon", "Leave after this long without a client. 0s: never."},
+    {"drain", T::kDuration, "30s", "0s..10m", true, "daemon", "How long running requests may take after SIGTERM."},
+    {"log_level", T::kChoice, "info", "trace|debug|info|warn|error|off", true, "all", "How much is logged."},
+    {"log_file", T::kPath, "", "", false, "daemon", "Where the daemon logs. Unset: <dir>/daemon.log when started by a client, else standard error."},
+    {"daemon_path", T::kPath, "", "", false, "all", "The neuroncached to start. Unset: beside the caller's own files, else on PATH."},
+    {"autostart", T::kBool, "true", "", false, "all", "Start the daemon when it is needed and not there."},
+    {"connect_timeout", T::kDuration, "5s", "10ms..5m", false, "all", "How long to wait for the daemon to answer or to start."},
+    {"wait_timeout", T::kDuration, "0s", "0s..30d", false, "shim", "Build without the cache after waiting this long for another builder. 0s: wait as long as it lives."},
+    {"cpu_class", T::kChoice, "auto", "auto|x86-64-v3|x86-64-v4", false, "shim", "The CPU class that compiled kernels are built for."},
+    {"strict", T::kBool, "false", "", false, "shim", "For tests: raise instead of falling back to stock torch.compile."},
+};
+
+}  // namespace
+
+std::span<const SettingSpec> setting_table() { return kTable; }
+
+}  // namespace nc
