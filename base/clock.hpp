@@ -1,5 +1,6 @@
-// The door to time. Wall time is for records that outlive the process; monotonic time is for deadlines, and is the only one
-// that decides expiry inside a process, so that a jump of the wall clock never ends or prolongs a lease.
+// The door to time. Wall time is for records that outlive the process; monotonic time is for
+// deadlines, and is the only one that decides expiry inside a process, so that a jump of the wall
+// clock never ends or prolongs a lease.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,10 @@ class FakeClock final : public Clock {
   explicit FakeClock(Millis wall = 1'700'000'000'000) : wall_(wall) {}
   Millis wall_ms() const override { return wall_; }
   Millis monotonic_ms() const override { return mono_; }
-  void advance(Millis ms) { wall_ += ms; mono_ += ms; }
+  void advance(Millis ms) {
+    wall_ += ms;
+    mono_ += ms;
+  }
   void jump_wall(Millis ms) { wall_ += ms; }  // e.g. a clock that goes backwards
 
  private:

@@ -1,4 +1,5 @@
-// SHA-256 for names and trust, XXH3-128 for catching damage on local reads, and the tagged hash that keys are made of.
+// SHA-256 for names and trust, XXH3-128 for catching damage on local reads, and the tagged hash
+// that keys are made of.
 #pragma once
 
 #include <array>
@@ -69,8 +70,9 @@ class Xxh128Hasher {  // streaming
   std::unique_ptr<Impl> impl_;
 };
 
-// The named parts of an action, and the key they make. Names are unique; lengths are hashed before contents, so that no two
-// different lists give the same bytes. Grammar in docs/protocol.md ("Words and encodings").
+// The named parts of an action, and the key they make. Names are unique; lengths are hashed before
+// contents, so that no two different lists give the same bytes. Grammar in docs/protocol.md ("Words
+// and encodings").
 using KeyParts = std::vector<std::pair<std::string, std::string>>;
 Result<ActionKey> action_key(const KeyParts& parts);  // kInvalid: a name twice, or an empty name
 

@@ -1,5 +1,6 @@
-// Logging: one line per event, "time level component: text". Levels: trace debug info warn error off.
-// The back end (spdlog) lives in log.cpp alone; callers pay formatting only when the level is on.
+// Logging: one line per event, "time level component: text". Levels: trace debug info warn error
+// off. The back end (spdlog) lives in log.cpp alone; callers pay formatting only when the level is
+// on.
 #pragma once
 
 #include <string>
@@ -22,7 +23,8 @@ void write(Level level, std::string_view component, std::string_view text);
 
 template <class... A>
 void debug(std::string_view component, fmt::format_string<A...> f, A&&... a) {
-  if (enabled(Level::kDebug)) write(Level::kDebug, component, fmt::format(f, std::forward<A>(a)...));
+  if (enabled(Level::kDebug))
+    write(Level::kDebug, component, fmt::format(f, std::forward<A>(a)...));
 }
 template <class... A>
 void info(std::string_view component, fmt::format_string<A...> f, A&&... a) {
@@ -34,7 +36,8 @@ void warn(std::string_view component, fmt::format_string<A...> f, A&&... a) {
 }
 template <class... A>
 void error(std::string_view component, fmt::format_string<A...> f, A&&... a) {
-  if (enabled(Level::kError)) write(Level::kError, component, fmt::format(f, std::forward<A>(a)...));
+  if (enabled(Level::kError))
+    write(Level::kError, component, fmt::format(f, std::forward<A>(a)...));
 }
 
 }  // namespace nc::log

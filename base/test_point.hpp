@@ -1,5 +1,5 @@
-// Named points in publish, evict, prune and open where a test can kill the process or fail. The product never sets the hook:
-// a pass then costs one relaxed load.
+// Named points in publish, evict, prune and open where a test can kill the process or fail. The
+// product never sets the hook: a pass then costs one relaxed load.
 #pragma once
 
 #include <atomic>

@@ -20,7 +20,8 @@
 
 namespace nc {
 
-// std::mutex with annotations; use with MutexLock, and as BasicLockable with std::condition_variable_any.
+// std::mutex with annotations; use with MutexLock, and as BasicLockable with
+// std::condition_variable_any.
 class NC_CAPABILITY("mutex") Mutex {
  public:
   void lock() NC_ACQUIRE() { mutex_.lock(); }
