@@ -1,0 +1,46 @@
+"""neuroncache: ``torch.compile`` without compiling the same thing twice.
+
+Nothing needs to be called: once installed, the package catches every graph that ``torch.compile`` hands to inductor, and
+takes the compiled result from the daemon's store when any process has built it before.
+
+    neuroncache.stats()         what this process compiled and what it did not need to
+    neuroncache.explain_last()  the last graph: hit, built or left to stock torch, and why
+    neuroncache.disable()       stock torch.compile for the graphs that follow
+    neuroncache.config          settings, e.g. neuroncache.config.namespace = "team-a"
+
+Importing the package imports neither torch nor anything else of weight.
+"""
+
+from __future__ import annotations
+
+from neuroncache._version import VERSION as __version__
+
+TYPE_CHECKING = False  # importing typing costs more than everything here
+if TYPE_CHECKING:
+    from typing import Any
+
+    from neuroncache import config as config
+    from neuroncache.api import disable as disable
+    from neuroncache.api import enable as enable
+    from neuroncache.api import explain_last as explain_last
+    from neuroncache.api import stats as stats
+
+__all__ = ["__version__", "config", "disable", "enable", "explain_last", "stats"]
+_FUNCTIONS = ("enable", "disable", "stats", "explain_last")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS:
+        from neuroncache import api
+
+        value = globals()[name] = getattr(api, name)
+        return value
+    if name == "config":
+        import importlib
+
+        return importlib.import_module("neuroncache.config")
+    raise AttributeError(f"module 'neuroncache' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

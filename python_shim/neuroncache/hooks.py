@@ -1,0 +1,169 @@
+"""The two places where a graph for inductor is caught, and nothing else of torch is touched.
+
+- ``torch._TorchCompileInductorWrapper.__call__``: every ``torch.compile`` with backend "inductor", with whatever mode and
+  options. The class attribute is replaced, so identity, equality and ``isinstance`` of the wrappers stay as they are.
+- The table of named backends, for ``torch._dynamo.optimize("inductor")`` and others that look the name up there.
+
+This module is imported at ``import torch``: it imports nothing heavy and creates nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # importing typing costs more than everything here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    _Table = dict[str, Any]
+else:
+    _Table = dict
+
+_REGISTRY = "torch._dynamo.backends.registry"
+_NAMES = ("inductor",)  # the named backends that are caught; any other is never touched
+_MARK = "_neuroncache_original"
+
+
+def install() -> bool:
+    """Puts both hooks in place; doing it again changes nothing. False: this torch has no such place, or is not imported."""
+    torch = sys.modules.get("torch")
+    wrapper = getattr(torch, "_TorchCompileInductorWrapper", None)
+    if wrapper is None:
+        return False
+    if not hasattr(wrapper.__call__, _MARK):
+        _hook_wrapper(wrapper)
+    registry = sys.modules.get(_REGISTRY)
+    if registry is not None:
+        _hook_registry(registry)
+    else:
+        after_import(_REGISTRY, _hook_registry)
+    return True
+
+
+def installed() -> bool:
+    wrapper = getattr(sys.modules.get("torch"), "_TorchCompileInductorWrapper", None)
+    return wrapper is not None and hasattr(wrapper.__call__, _MARK)
+
+
+def _hook_wrapper(wrapper: Any) -> None:
+    original = wrapper.__call__
+
+    def __call__(self: Any, model_: Any, inputs_: Any, **keywords: Any) -> Any:
+        # Subclasses (AOTInductor) wrap a different product and call this one by super().
+        if type(self) is not wrapper:
+            return original(self, model_, inputs_, **keywords)
+        options = {**self.config, **(keywords.get("config_patches") or {})}
+        return _caught("inductor", model_, inputs_, options, lambda gm, inputs: original(self, gm, inputs, **keywords))
+
+    setattr(__call__, _MARK, original)
+    wrapper.__call__ = __call__
+
+
+def _hook_registry(registry: Any) -> None:
+    table = getattr(registry, "_COMPILER_FNS", None)
+    if isinstance(table, dict) and not isinstance(table, _Backends):
+        registry._COMPILER_FNS = _Backends(table)
+
+
+class _Backends(_Table):
+    """The table of named backends; wraps those in `_NAMES` when they are registered, in whatever order that happens."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        super().__init__()
+        for name, function in table.items():
+            self[name] = function
+
+    def __setitem__(self, name: str, function: Any) -> None:
+        if name in _NAMES and not isinstance(function, NamedBackend):
+            function = NamedBackend(name, function)
+        super().__setitem__(name, function)
+
+
+class NamedBackend:
+    """Stands for a registered backend function: one object per name, everything but the call is the function's own."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._neuroncache_name = name
+        self._neuroncache_original = function
+
+    def __call__(self, gm: Any, example_inputs: Any, **keywords: Any) -> Any:
+        function = self._neuroncache_original
+
+        def stock(gm: Any, inputs: Any) -> Any:
+            return function(gm, inputs, **keywords)
+
+        if keywords.keys() - {"config_patches"}:
+            return stock(gm, example_inputs)
+        options = dict(keywords.get("config_patches") or {})
+        return _caught(self._neuroncache_name, gm, example_inputs, options, stock)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_neuroncache"):
+            raise AttributeError(name)
+        return getattr(self._neuroncache_original, name)
+
+    def __reduce__(self) -> Any:
+        return _named_backend, (self._neuroncache_name,)
+
+
+def _named_backend(name: str) -> Any:
+    from torch._dynamo.backends.registry import lookup_backend
+
+    return lookup_backend(name)
+
+
+def _caught(name: str, gm: Any, inputs: Any, options: dict[str, Any], stock: Callable[[Any, Any], Any]) -> Any:
+    try:
+        from neuroncache import backend
+    except Exception as error:  # a damaged installation must not stop anybody
+        import logging
+
+        logging.getLogger("neuroncache").warning("neuroncache: cannot be used: %s", error)
+        return stock(gm, inputs)
+    return backend.on_graph(name, gm, inputs, options, stock)
+
+
+def after_import(name: str, action: Callable[[Any], None]) -> None:
+    """Has `action` called with the module when `name` is imported later."""
+    for finder in sys.meta_path:
+        if isinstance(finder, _AfterImport) and finder.name == name:
+            return
+    sys.meta_path.insert(0, _AfterImport(name, action))
+
+
+class _AfterImport:
+    """A finder that finds nothing itself: it asks the others, and has the loader call back once."""
+
+    def __init__(self, name: str, action: Callable[[Any], None]) -> None:
+        self.name = name
+        self.action = action
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = None
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                break
+        loader: Any = getattr(spec, "loader", None)
+        run = getattr(loader, "exec_module", None)
+        if run is None:
+            return spec
+
+        def exec_module(module: Any) -> None:
+            run(module)
+            try:
+                self.action(module)
+            except Exception:
+                # Only the hook is lost: the import itself succeeded.
+                pass
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            pass
+        return spec
