@@ -26,6 +26,7 @@ struct FileInfo {
   std::uint32_t mode = 0;  // permission bits
   std::uint32_t uid = 0;
   std::uint32_t links = 1;
+  std::uint64_t inode = 0;  // with size and mtime_ms: the same file as before
 };
 
 struct DiskSpace {

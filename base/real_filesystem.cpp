@@ -89,6 +89,7 @@ class RealFileSystem final : public FileSystem {
     info.mode = st.st_mode & 07777;
     info.uid = st.st_uid;
     info.links = static_cast<std::uint32_t>(st.st_nlink);
+    info.inode = st.st_ino;
     return info;
   }
 
