@@ -57,6 +57,10 @@ def main() -> None:
             problems.append(f"{name}: names {variable}, which no code reads")
     for variable in sorted(code - from_table - documented.keys()):
         problems.append(f"{variable} is read by the code and in no document")
+    versions = re.findall(r"project\(neuroncache VERSION (\S+)", tree.text("CMakeLists.txt"))
+    versions += re.findall(r'VERSION = "([^"]+)"', tree.text("python_shim/neuroncache/_version.py"))
+    if len(set(versions)) != 1:
+        problems.append(f"CMakeLists.txt and _version.py disagree about the version: {versions}")
     reference = tree.text("docs/settings.md") if "docs/settings.md" in tree.files() else ""
     for setting, reader in sorted(settings.items()):
         if f"`{setting}`" not in reference:
