@@ -108,6 +108,7 @@ class Client:
         self._breaker_seconds = breaker_seconds
         self._down_until = 0.0
         self._down_reason = ""
+        self._met = False
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
@@ -137,7 +138,9 @@ class Client:
     def get_blob(self, digest: str, size: int) -> bytes:
         """The bytes of a blob, verified. Raises `BlobError` when they are gone or not what the digest says."""
         try:
-            _, data = self._checked("GET", f"/v1/blobs/{digest}", None, "", extra_s=size / 4e6, limit=size)
+            _, data = self._checked(
+                "GET", f"/v1/blobs/{digest}", None, "", extra_s=size / 4e6, limit=max(size, 1 << 20)
+            )
         except ProtocolError as error:
             raise BlobError(f"blob {digest[:12]}: {error}") from error
         if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
@@ -173,6 +176,10 @@ class Client:
     def down(self) -> str:
         """Why the daemon is being left alone at the moment, else ''."""
         return self._down_reason if time.monotonic() < self._down_until else ""
+
+    def retry_now(self) -> None:
+        """Forgets an earlier failure: for a caller with a result of minutes in its hands, one more attempt is cheap."""
+        self._down_until = 0.0
 
     def close(self) -> None:
         with self._lock:
@@ -287,10 +294,12 @@ class Client:
             try:
                 connection.connect()
                 self._check_owner(connection)
+                self._met = True
                 return connection
             except (FileNotFoundError, ConnectionRefusedError):
                 if not started:
-                    if self._start is None or not self._start():
+                    # One that was here a moment ago is probably being restarted by whoever looks after it.
+                    if (self._start is None or not self._start()) and not self._met:
                         raise
                     started = True
                 if time.monotonic() > deadline:
@@ -310,6 +319,7 @@ class Client:
     def _trip(self, reason: str) -> DaemonUnavailable:
         """Opens the breaker."""
         self._down_until = time.monotonic() + self._breaker_seconds
+        self._met = False
         self._down_reason = f"the daemon at {self.path}: {reason}"
         log.debug("%s; not asked again for %.0f s", self._down_reason, self._breaker_seconds)
         return DaemonUnavailable(self._down_reason)

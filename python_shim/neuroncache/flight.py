@@ -211,6 +211,7 @@ class Flight(Generic[T]):
 
     def _publish(self, lease: Lease, built: Built[T], outputs: dict[str, bytes], build_s: float) -> None:
         started = time.monotonic()
+        self.client.retry_now()
         try:
             named = []
             for name, data in sorted(outputs.items()):

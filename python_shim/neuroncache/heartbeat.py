@@ -31,6 +31,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._stop.wait(self._lease.heartbeat_s):
+            self._client.retry_now()
             try:
                 self._client.heartbeat(self._lease)
             except ProtocolError as error:
