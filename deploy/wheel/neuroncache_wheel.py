@@ -32,6 +32,19 @@ PTH = (
     r'exec("try:\n import neuroncache._pth\nexcept Exception:\n pass")'
     "\n"
 )
+# The command line tool starts the `neuroncached` beside it. The one program lies in the package, where the shim looks.
+DAEMON_SCRIPT = """#!python
+import os
+import sys
+
+import neuroncache
+
+program = os.path.join(os.path.dirname(os.path.abspath(neuroncache.__file__)), "bin", "neuroncached")
+try:
+    os.execv(program, [program, *sys.argv[1:]])
+except OSError as error:
+    sys.exit(f"neuroncached: cannot run {program}: {error.strerror}; install neuroncache again")
+"""
 ENTRY_POINTS = "[torch.backends]\nneuroncache = neuroncache._autoload:install\n"
 Settings = dict[str, Any] | None
 
@@ -98,9 +111,9 @@ def contents(settings: Settings) -> dict[str, tuple[bytes, int]]:
     if "neuroncache/__init__.py" not in files:
         raise RuntimeError(f"{PACKAGE} holds no package")
     native = programs(settings)
-    for name, data in native.items():
-        files[f"neuroncache/bin/{name}"] = (data, 0o755)
+    files["neuroncache/bin/neuroncached"] = (native["neuroncached"], 0o755)
     files[f"{base}.data/scripts/neuroncache"] = (native["neuroncache"], 0o755)
+    files[f"{base}.data/scripts/neuroncached"] = (DAEMON_SCRIPT.encode(), 0o755)
     files["neuroncache.pth"] = (PTH.encode(), 0o644)
     info = f"{base}.dist-info"
     files[f"{info}/METADATA"] = (metadata().encode(), 0o644)
