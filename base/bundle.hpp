@@ -24,6 +24,9 @@
 #include "base/result.hpp"
 
 namespace nc {
+namespace bundle {
+struct Access;
+}
 
 struct BundleHeader {
   static constexpr std::uint32_t kVersion = 1;
@@ -100,7 +103,7 @@ class BundleReader {
   const BundleTotals& totals() const;  // in the good prefix
 
  private:
-  friend class BundleWriter;
+  friend struct bundle::Access;
   struct State;
   std::unique_ptr<State> state_;
 };
