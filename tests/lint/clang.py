@@ -59,11 +59,13 @@ def tidy(source: str, directory: Path, words: list[str], build: Path) -> str:
 def main() -> None:
     kind, build, jobs = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     rows = commands(build)
+
+    def check(row: tuple[str, Path, list[str]]) -> str:
+        source, directory, words = row
+        return syntax(source, directory, words) if kind == "syntax" else tidy(source, directory, words, build)
+
     with ThreadPoolExecutor(jobs) as pool:
-        if kind == "syntax":
-            outcomes = list(pool.map(lambda row: syntax(*row), rows))
-        else:
-            outcomes = list(pool.map(lambda row: tidy(*row, build), rows))
+        outcomes = list(pool.map(check, rows))
     tree.finish(kind, [text for text in outcomes if text], len(rows))
 
 
