@@ -79,13 +79,34 @@ class _Backends(_Table):
             function = NamedBackend(name, function)
         super().__setitem__(name, function)
 
+    def __getitem__(self, name: str) -> Any:
+        function = super().__getitem__(name)
+        if isinstance(function, NamedBackend):
+            function.follow()
+        return function
+
 
 class NamedBackend:
-    """Stands for a registered backend function: one object per name, everything but the call is the function's own."""
+    """Stands for a registered backend function: one object per name, and everything but the call is the function's own.
+
+    Attributes are copied, never looked up by ``__getattr__``: Dynamo asks backends for attributes from within its frame
+    evaluation, where running any Python function would enter it again without end.
+    """
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self._neuroncache_name = name
         self._neuroncache_original = function
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__qualname__ = getattr(function, "__qualname__", name)
+        self.__module__ = getattr(function, "__module__", __name__)
+        self.follow()
+
+    def follow(self) -> None:
+        """Takes over attributes that the function was given meanwhile: its tags are set after it is registered."""
+        own = self.__dict__
+        for attribute, value in getattr(self._neuroncache_original, "__dict__", {}).items():
+            own.setdefault(attribute, value)
 
     def __call__(self, gm: Any, example_inputs: Any, **keywords: Any) -> Any:
         function = self._neuroncache_original
@@ -97,11 +118,6 @@ class NamedBackend:
             return stock(gm, example_inputs)
         options = dict(keywords.get("config_patches") or {})
         return _caught(self._neuroncache_name, gm, example_inputs, options, stock)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_neuroncache"):
-            raise AttributeError(name)
-        return getattr(self._neuroncache_original, name)
 
     def __reduce__(self) -> Any:
         return _named_backend, (self._neuroncache_name,)

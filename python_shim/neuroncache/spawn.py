@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 
 from neuroncache import config, log
+
+_slow: list[subprocess.Popen[bytes]] = []  # starters that took too long, to be reaped by later calls
 
 
 def daemon_program() -> str | None:
@@ -21,35 +24,41 @@ def daemon_program() -> str | None:
 
 
 def start_daemon() -> bool:
-    """Starts the daemon in a session of its own and returns without waiting for its socket. False: there is none to start.
+    """Starts the daemon, which puts itself into a session of its own. False: there is none, or it could not start.
 
     Any number of processes may do this at once: a daemon that finds another one live leaves quietly.
     """
     program = daemon_program()
     if program is None:
         log.warn(
-            "no-daemon",
-            "the program neuroncached was not found, so nothing is cached; install it, or name it in NEURONCACHE_DAEMON_PATH",
+            "start",
+            "the program neuroncached was not found, so nothing is cached; name it in NEURONCACHE_DAEMON_PATH",
         )
         return False
-    environment = dict(os.environ, NEURONCACHE_SOCKET=config.socket_path())
+    _slow[:] = [process for process in _slow if process.poll() is None]
+    command = [program, "--socket", config.socket_path(), "--detach"]
     if config.get("dir"):
-        environment["NEURONCACHE_DIR"] = config.get("dir")
+        command += ["--dir", config.get("dir")]
     try:
-        # The shell ends at once, so the daemon is nobody's child here: no zombie stays, and no signal of the terminal
-        # reaches it.
-        subprocess.run(
-            ["/bin/sh", "-c", '"$0" </dev/null >/dev/null 2>&1 &', program],
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=5,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        log.warn("no-daemon", f"{program} cannot be started, so nothing is cached: {error}")
-        return False
-    return os.access(program, os.X_OK)
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(config.get("connect_timeout"))
+            except subprocess.TimeoutExpired:
+                _slow.append(process)
+                return True
+            if status == 0:
+                return True
+            said.seek(0)
+            reason = said.read(4096).decode(errors="replace").strip() or f"status {status}"
+    except OSError as error:
+        reason = str(error)
+    log.warn("start", f"{program} cannot be started, so nothing is cached: {reason}")
+    return False

@@ -141,6 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.reply(200, {})
             case _:
                 self.error(404, "not_found", f"no {self.command} {url.path}")
+        return None
 
     do_GET = do_PUT = do_POST = do_DELETE = do
 
@@ -263,6 +264,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", default=os.environ.get("NEURONCACHE_SOCKET"))
     parser.add_argument("--dir", default=os.environ.get("NEURONCACHE_DIR"))
+    parser.add_argument("--detach", action="store_true")
     parser.add_argument("--fault", default=os.environ.get("FAKE_DAEMON_FAULT", ""))
     arguments = parser.parse_args()
     socket_path = Path(arguments.socket)
@@ -273,9 +275,17 @@ def main() -> int:
     except BlockingIOError:
         return 0
     socket_path.unlink(missing_ok=True)
+    server = Server(str(socket_path), Handler)
+    if arguments.detach:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
     Handler.state = State(Path(arguments.dir), arguments.fault)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    Server(str(socket_path), Handler).serve_forever()
+    server.serve_forever()
     return 0
 
 
