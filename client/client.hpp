@@ -1,0 +1,116 @@
+// The client of the daemon: one keep-alive connection over its Unix socket, typed calls for the
+// whole protocol.
+//
+// Every call ends within a time limit and never throws. Errors: what the daemon answered (its code,
+// message and action), else kUnavailable (nobody listens), kTimeout, kUnsupported (no common
+// protocol version), kIo. A connection that was dropped while idle is opened again, once, without
+// the caller noticing. After fork() the child opens its own connection.
+//
+// A Client is for one thread at a time; make one per thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "client/types.hpp"
+
+namespace nc {
+class Settings;
+}
+
+namespace nc::client {
+
+struct ClientOptions {
+  std::string socket_path;
+  Millis connect_timeout_ms = 5'000;  // to connect, or for the daemon to start
+  Millis request_timeout_ms =
+      30'000;               // a control call as a whole; a blob body: no byte for that long
+  bool autostart = false;   // start the daemon when nobody listens
+  std::string daemon_path;  // see find_daemon() in client/autostart.hpp
+  std::vector<std::string> daemon_arguments;
+
+  // From the settings socket, connect_timeout, autostart and daemon_path.
+  static ClientOptions from(const Settings& settings);
+};
+
+class Client {
+ public:
+  explicit Client(ClientOptions options);  // connects at the first call
+  ~Client();
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+
+  const ClientOptions& options() const;
+  void disconnect();  // the daemon counts an open connection as an attached client
+
+  // Versions and capabilities. kUnsupported when there is no common version.
+  Result<Hello> hello();
+
+  Result<Acquired> acquire(const AcquireRequest& request);
+  // Asks until the answer is final (not kBuilding): waits in steps of request.wait_ms (1 s when 0).
+  // `progress` is called after each step and ends the wait by returning false (then the kBuilding
+  // answer is returned). `timeout_ms` 0: no limit.
+  using WaitProgress = std::function<bool(const BuildingInfo&)>;
+  Result<Acquired> acquire_and_wait(AcquireRequest request, Millis timeout_ms,
+                                    const WaitProgress& progress);
+
+  // -> the new ttl. kLeaseLost when another builder holds it now.
+  Result<Millis> heartbeat(const Lease& lease, std::string_view progress);
+  Result<FailAnswer> fail(const Lease& lease, const FailReport& report);
+  Status release(const Lease& lease);
+
+  struct UploadOptions {
+    bool may_compress = true;  // false for outputs that are loaded by path
+    std::string lease_id;
+  };
+  struct Uploaded {
+    Digest digest;
+    std::uint64_t size = 0;
+    bool existed = false;
+  };
+  Result<Uploaded> upload(const Digest& digest, Bytes bytes, const UploadOptions& options);
+  // Streams the file; its digest is worked out first (one more read) unless given.
+  Result<Uploaded> upload_file(const std::string& path, const UploadOptions& options,
+                               const Digest* known_digest = nullptr);
+  Result<bool> has_blob(const Digest& digest);
+
+  // kTooLarge over `limit`. The bytes are checked against the digest (kDigestMismatch).
+  Result<std::string> download(const Digest& digest, std::uint64_t limit);
+  // In pieces, not checked: the caller hashes. An error of `sink` ends the call and is returned.
+  using Sink = std::function<Status(Bytes)>;
+  Result<std::uint64_t> download_to(const Digest& digest, const Sink& sink);
+
+  // -> true: published; false: an entry was there already and stays. The lease's key must be the
+  // manifest's.
+  Result<bool> commit(const Lease& lease, const EntryManifest& manifest);
+  Result<bool> commit_import(std::string_view manifest_json);  // without a lease
+  Result<EntryManifest> manifest(const ActionKey& key);
+  Result<std::string> manifest_json(const ActionKey& key);  // as stored, for copying
+
+  Status bypass(std::string_view name_space, std::string_view reason, std::string_view ticket,
+                std::uint64_t count = 1);
+
+  Result<Stats> stats(std::string_view name_space);  // "": all
+  Result<EntryPage> entries(const EntryFilter& filter, std::string_view after, std::size_t limit);
+  // kNotFound; kConflict when the prefix fits several.
+  Result<EntryDetails> show(std::string_view key_or_prefix);
+  Result<PruneAnswer> prune(const PruneRequest& request);
+  Result<VerifyPage> verify(std::string_view after, std::size_t limit, bool repair);
+  Status pin(const ActionKey& key, bool pinned);
+  Result<std::vector<MissRecord>> misses(std::size_t limit);
+  Result<std::vector<LeaseInfo>> leases();
+  Result<std::vector<ConfigValue>> config();
+  Status set_config(std::string_view name, std::string_view value);
+  Status shutdown(Millis drain_ms);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nc::client
