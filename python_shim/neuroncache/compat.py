@@ -1,0 +1,301 @@
+"""Every name that is private to torch and used here, in one place, with the checks that they are what we take them for.
+
+`missing()` is asked once before the first graph: a torch without one of the names is left alone, never half used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+
+def inductor_config() -> Any:
+    import torch._inductor.config
+
+    return torch._inductor.config
+
+
+def functorch_config() -> Any:
+    import torch._functorch.config
+
+    return torch._functorch.config
+
+
+def symbolic_config() -> Any:
+    import torch.fx.experimental._config
+
+    return torch.fx.experimental._config
+
+
+def torch_source_key() -> bytes:
+    """Torch's own digest of its Python sources."""
+    from torch._inductor.codecache import torch_key
+
+    key: bytes = torch_key()
+    return key
+
+
+def onednn_types() -> dict[str, bool]:
+    """Which narrow types oneDNN supports on this CPU; torch's passes ask the same."""
+    ops = torch.ops.mkldnn
+    result: dict[str, bool] = {}
+    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported", "_is_mkldnn_acl_supported"):
+        function = getattr(ops, name, None)
+        result[name] = bool(function()) if function is not None else False
+    for name in ("_is_vnni_supported", "_is_amx_tile_supported", "_is_avx512_bf16_supported", "_is_amx_fp16_supported"):
+        function = getattr(torch.cpu, name, None)
+        result[name] = bool(function()) if function is not None else False
+    return result
+
+
+def plain_tensor_types() -> tuple[type, ...]:
+    """Classes of tensors that are plain tensors for AOTAutograd."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return (FakeTensor, torch.nn.Buffer) if isinstance(getattr(torch.nn, "Buffer", None), type) else (FakeTensor,)
+
+
+def is_functorch_wrapped(value: torch.Tensor) -> bool:
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
+
+
+def storage_identity(value: torch.Tensor) -> int:
+    return int(value.untyped_storage()._cdata)
+
+
+def transforms_active() -> str | None:
+    """What wraps the call from outside and would have to be part of the key; None when nothing does."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a functorch transform is active"
+    if torch._C._autograd._saved_tensors_hooks_is_enabled() and torch._C._autograd._top_saved_tensors_default_hooks(
+        False
+    ):
+        return "saved-tensor hooks are active"
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return "a dispatch mode is active"
+    return None
+
+
+def registrations() -> Iterator[tuple[str, Sequence[Any]]]:
+    """Tables through which a user's code can change what inductor makes; only of modules that are imported already."""
+    decomposition = sys.modules.get("torch._inductor.decomposition")
+    if decomposition is not None:
+        yield "a decomposition of inductor", list(decomposition.decompositions.values())
+    lowering = sys.modules.get("torch._inductor.lowering")
+    if lowering is not None:
+        yield "a lowering of inductor", list(lowering.lowerings.values())
+    core = sys.modules.get("torch._decomp")
+    if core is not None:
+        yield "a decomposition", list(core.global_decomposition_table["post_autograd"].values())
+
+
+# -- shape environment ------------------------------------------------------------------------------------------------
+
+
+def backed_symints(inputs: Sequence[Any]) -> list[Any]:
+    """The symbolic sizes among inputs that have a value, in order."""
+    from torch.fx.experimental.symbolic_shapes import has_guarding_hint
+
+    return [value for value in inputs if isinstance(value, torch.SymInt) and has_guarding_hint(value)]
+
+
+def shape_env_of(inputs: Sequence[Any]) -> Any:
+    """The shape environment of the graph that is being compiled, or None for one without symbols."""
+    for value in inputs:
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return value.node.shape_env
+    context = torch._guards.TracingContext.try_get()
+    fake_mode = getattr(context, "fake_mode", None)
+    return getattr(fake_mode, "shape_env", None)
+
+
+def guards_expression(shape_env: Any, symints: Sequence[Any]) -> str | None:
+    """The guards on `symints` so far, as text that `evaluate_guards` takes in any process."""
+    if shape_env is None or not symints:
+        return None
+    guards = shape_env.get_pruned_guards(symints)
+    text: str | None = shape_env.produce_guards_expression(placeholders=symints, guards=guards)
+    return text
+
+
+def guards_hold(shape_env: Any, expression: str | None, symints: Sequence[Any]) -> bool:
+    """Whether the guards hold for the sizes at hand. Adds nothing to the environment."""
+    if not expression:
+        return True
+    from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
+
+    hints = [guarding_hint_or_throw(value) for value in symints]
+    return bool(shape_env.evaluate_guards_expression(expression, hints))
+
+
+def install_guards(shape_env: Any, expression: str | None, symints: Sequence[Any]) -> bool:
+    """Evaluates the guards on the symbols themselves, so that Dynamo guards its entry by them, too."""
+    return not expression or bool(shape_env.evaluate_guards_expression(expression, list(symints)))
+
+
+# -- AOTAutograd ------------------------------------------------------------------------------------------------------
+
+_AOT_CACHE = "torch._functorch._aot_autograd.autograd_cache"
+
+
+@contextlib.contextmanager
+def captured_entry(key: str, save: Callable[[Any], None]) -> Iterator[None]:
+    """For the length of the block, AOTAutograd's cache has nothing, and gives `save` what it would have stored.
+
+    Runs under Dynamo's compile lock, so no other compilation sees this.
+    """
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+    from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
+
+    def try_load(
+        mod: Any, args: Any, aot_config: Any, compiler_config_extra: Any, local: bool, remote: bool, **others: Any
+    ) -> tuple[None, Any]:
+        info = AOTAutogradCacheInfo(key, time.time_ns(), forward_symints=backed_symints(args))
+        return None, dataclasses.replace(aot_config, cache_info=info)
+
+    def save_entry(key: str, entry: Any, remote: bool) -> None:
+        save(entry)
+
+    saved = {name: AOTAutogradCache.__dict__[name] for name in ("try_load", "save")}
+    AOTAutogradCache.try_load = staticmethod(try_load)
+    AOTAutogradCache.save = staticmethod(save_entry)
+    try:
+        with functorch_config().patch(
+            bundled_autograd_cache=True,
+            enable_autograd_cache=True,
+            force_non_lazy_backward_lowering=True,
+            strict_autograd_cache=False,
+        ):
+            yield
+    finally:
+        for name, value in saved.items():
+            setattr(AOTAutogradCache, name, value)
+
+
+def restore_entry(entry: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """A stored result of AOTAutograd as a callable that takes a list of the graph's inputs."""
+    from torch._functorch._aot_autograd.autograd_cache import create_fx_config
+
+    function: Callable[[list[Any]], Any] = entry.wrap_post_compile(
+        list(inputs), entry.sanitized_aot_config, create_fx_config()
+    )
+    return function
+
+
+def aot_guards_count() -> int:
+    """How many guards on input identity AOTAutograd has added so far; they are not part of what it stores."""
+    context = torch._guards.TracingContext.try_get()
+    return len(context.guards_context.aotautograd_guards) if context is not None else 0
+
+
+def fakified_first_call() -> bool:
+    context = torch._guards.TracingContext.try_get()
+    return bool(context is not None and context.fakify_first_call)
+
+
+def report_output_strides(strides: Sequence[Sequence[int] | None] | None) -> None:
+    """Tells AOTAutograd the strides that the forward graph's outputs really have, as inductor does."""
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.output_strides is not None and strides is not None:
+        context.output_strides.extend(None if one is None else tuple(one) for one in strides)
+
+
+def user_outputs(gm: Any) -> list[int]:
+    (output,) = (node for node in gm.graph.nodes if node.op == "output")
+    return list(output.meta.get("user_visible_output_idxs", ()))
+
+
+def output_count(gm: Any) -> int:
+    (output,) = (node for node in gm.graph.nodes if node.op == "output")
+    return len(output.args[0])
+
+
+# -- floats that turn out to be part of the shapes --------------------------------------------------------------------
+
+
+def specialized_floats() -> set[str]:
+    """Names of the float symbols that Dynamo was asked to make constants, at its next attempt."""
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    return set(TensorifyState.force_specializations)
+
+
+def restart_with(names: Sequence[str]) -> Exception:
+    """The exception that makes Dynamo trace again with these float symbols as constants."""
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    for name in names:
+        TensorifyState.specialize(name)
+    restart: Exception = TensorifyScalarRestartAnalysis()
+    return restart
+
+
+def is_restart(error: BaseException) -> bool:
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+
+    return isinstance(error, TensorifyScalarRestartAnalysis)
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def tensor_data_pointer_function() -> int:
+    """Address of torch's C function that gives a tensor object's data pointer, for the entries of our libraries."""
+    return int(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)
+
+
+def output_code_base() -> type:
+    from torch._inductor.output_code import OutputCode
+
+    base: type = OutputCode
+    return base
+
+
+# -- probe ------------------------------------------------------------------------------------------------------------
+
+_checked = False
+_missing: str | None = None
+
+
+def missing() -> str | None:
+    """The first name that this torch lacks, or None. Asked once, costs a few microseconds then."""
+    global _checked, _missing
+    if not _checked:
+        _checked = True
+        _missing = _probe()
+    return _missing
+
+
+def _probe() -> str | None:
+    needed: list[tuple[str, str]] = [
+        ("torch._C._dynamo.guards", "_torchinductor_pyobject_tensor_data_ptr"),
+        ("torch._C._dynamo.guards", "assert_size_stride"),
+        ("torch._C._dynamo.guards", "_empty_strided_cpu"),
+        ("torch._C._dynamo.guards", "_reinterpret_tensor"),
+        ("torch._inductor.config", "_config"),
+        ("torch._functorch.config", "force_non_lazy_backward_lowering"),
+        ("torch._inductor.output_code", "OutputCode"),
+        ("torch._dynamo.symbolic_convert", "TensorifyState"),
+        (_AOT_CACHE, "AOTAutogradCache"),
+        (_AOT_CACHE, "create_fx_config"),
+        ("torch._functorch._aot_autograd.schemas", "AOTAutogradCacheInfo"),
+        ("torch._functorch._aot_autograd.aot_autograd_result", "BundledAOTAutogradResult"),
+    ]
+    import importlib
+
+    for module_name, attribute in needed:
+        try:
+            module: Any = sys.modules.get(module_name) or importlib.import_module(module_name)
+        except ImportError:
+            parent, _, last = module_name.rpartition(".")
+            module = getattr(sys.modules.get(parent), last, None)
+        if not hasattr(module, attribute):
+            return f"{module_name}.{attribute}"
+    return None

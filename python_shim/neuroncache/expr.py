@@ -1,0 +1,156 @@
+"""Size expressions: from sympy to the nested lists of docs/ir.md, with symbols numbered by the graph, not by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+
+from neuroncache.errors import Unsupported
+
+Expr: TypeAlias = "int | str | list[Any]"
+
+# Names of the operators; every other class of sympy or torch keeps its own name, which is as stable as the torch build.
+_OPERATORS = {"Add": "+", "Mul": "*", "Pow": "**", "FloorDiv": "//", "Mod": "%", "PythonMod": "%"}
+_COMMUTATIVE = frozenset(["+", "*", "Max", "Min", "And", "Or", "Equality", "Unequality"])
+
+
+class Symbols:
+    """Numbers the symbols of one graph in order of first use, and turns expressions into lists."""
+
+    def __init__(self) -> None:
+        self.ids: dict[sympy.Symbol, str] = {}
+        self._shape_env: Any = None
+        self._memo: dict[Any, Expr] = {}
+
+    def declare(self, value: Any) -> None:
+        """Numbers the symbol of a value that is a single symbol; anything else is left for later."""
+        expression = self._expression(value)
+        if isinstance(expression, sympy.Symbol):
+            self._id(expression)
+
+    def export(self, value: int | torch.SymInt | torch.SymFloat | torch.SymBool | sympy.Basic) -> Expr:
+        """The expression of an int, a symbolic number or a sympy expression."""
+        if type(value) is int:
+            return value
+        return self._export(self._expression(value))
+
+    def ranges(self) -> list[dict[str, Any]]:
+        """The table of symbols: id and value range, in order of their numbers."""
+        bounds = getattr(self._shape_env, "var_to_range", {})
+        table: list[dict[str, Any]] = []
+        for symbol, name in self.ids.items():
+            entry: dict[str, Any] = {"id": name}
+            if (known := bounds.get(symbol)) is not None:
+                entry["range"] = [_bound(known.lower), _bound(known.upper)]
+            table.append(entry)
+        return table
+
+    def hints(self) -> dict[str, int | float]:
+        """The sizes that the graph was traced with, by symbol id. No part of the graph's identity."""
+        values = getattr(self._shape_env, "backed_var_to_val", {})
+        result: dict[str, int | float] = {}
+        for symbol, name in self.ids.items():
+            value = values.get(symbol)
+            if value is not None:
+                result[name] = int(value) if value.is_integer else float(value)
+        return result
+
+    def _expression(self, value: Any) -> sympy.Basic:
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            node = value.node
+            if self._shape_env is None:
+                self._shape_env = getattr(node, "shape_env", None)
+            # Nodes traced early still name symbols that were found to be equal to others later.
+            expression = node.expr
+            if self._shape_env is not None and isinstance(expression, sympy.Expr):
+                expression = self._shape_env.replace(expression)
+            return expression
+        return sympy.sympify(value)
+
+    def _id(self, symbol: sympy.Symbol) -> str:
+        if symbol not in self.ids:
+            # Backed sizes, unbacked sizes and floats are told apart: s, u, f. Torch's own names start with
+            # s / u / zf / zuf, followed by a hash or a counter that must leave no trace.
+            text = symbol.name
+            kind = "f" if text.startswith("z") else "u" if text.startswith("u") else "s"
+            self.ids[symbol] = f"{kind}{len(self.ids)}"
+        return self.ids[symbol]
+
+    def _export(self, expression: Any) -> Expr:
+        if isinstance(expression, sympy.Symbol):
+            return self._id(expression)
+        known = self._memo.get(expression)
+        if known is not None:
+            return known
+        result = self._compound(expression)
+        self._memo[expression] = result
+        return result
+
+    def _compound(self, expression: Any) -> Expr:
+        if isinstance(expression, sympy.Integer):
+            return int(expression)
+        if isinstance(expression, sympy.Rational):
+            return ["rational", int(expression.p), int(expression.q)]
+        if isinstance(expression, sympy.Float):
+            return ["float", float(expression).hex()]
+        if expression in (sympy.true, sympy.false):
+            return ["bool", int(bool(expression))]
+        name = type(expression).__name__
+        if not expression.args:
+            return [name]  # infinities
+        if isinstance(expression, (sympy.Mul, sympy.Pow)):
+            expanded = sympy.expand(expression)
+            if expanded != expression:
+                return self._export(expanded)
+        operator = _OPERATORS.get(name, name)
+        arguments = [self._export(argument) for argument in expression.args]
+        if operator in _COMMUTATIVE:
+            # sympy sorts by symbol name; here the order must follow from the numbers alone.
+            arguments.sort(key=json.dumps)
+        return [operator, *arguments]
+
+
+def _bound(value: Any) -> int | str:
+    if isinstance(value, (int, sympy.Integer)):
+        return int(value)
+    text = str(value)
+    if text in ("oo", "int_oo", "-oo", "-int_oo"):
+        return "-inf" if text.startswith("-") else "inf"
+    if isinstance(value, sympy.Float):
+        return float(value).hex()
+    raise Unsupported(f"a symbol's range ends at {text}")
+
+
+def evaluate(expression: Expr, values: dict[str, int | float]) -> int | float:
+    """The number that an exported expression stands for. Raises `Unsupported` for an operator or symbol it does not know."""
+    if isinstance(expression, int):
+        return expression
+    if isinstance(expression, str):
+        if expression not in values:
+            raise Unsupported(f"the symbol {expression} has no value")
+        return values[expression]
+    operator, *arguments = expression
+    if operator == "float":
+        return float.fromhex(arguments[0])
+    numbers = [evaluate(argument, values) for argument in arguments]
+    if operator == "+":
+        return sum(numbers)
+    if operator == "*":
+        product: int | float = 1
+        for number in numbers:
+            product *= number
+        return product
+    if operator == "//":
+        return numbers[0] // numbers[1]
+    if operator == "%":
+        return numbers[0] % numbers[1]
+    if operator == "**":
+        return numbers[0] ** numbers[1]
+    if operator == "Max":
+        return max(numbers)
+    if operator == "Min":
+        return min(numbers)
+    raise Unsupported(f"sizes with {operator} cannot be evaluated")
