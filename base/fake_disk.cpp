@@ -165,13 +165,18 @@ void FakeDisk::charge(Inode& inode) {
 }
 
 void FakeDisk::remember(const InodePtr& inode, Write write) {
-  if (inode->unsynced.empty()) {
-    if (dirty_.size() >= 64)
+  if (!inode->listed) {
+    if (dirty_.size() >= next_sweep_) {
       std::erase_if(dirty_, [](const auto& weak) {
         const auto kept = weak.lock();
-        return !kept || kept->unsynced.empty();
+        if (kept && !kept->unsynced.empty()) return false;
+        if (kept) kept->listed = false;
+        return true;
       });
+      next_sweep_ = 64 + 2 * dirty_.size();
+    }
     dirty_.push_back(inode);
+    inode->listed = true;
   }
   write.order = ++last_order_;
   inode->unsynced.push_back(std::move(write));

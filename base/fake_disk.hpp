@@ -37,6 +37,7 @@ class FakeDisk {
     std::uint32_t links = 0;
     std::uint32_t opens = 0;
     std::uint64_t charged = 0;  // its share of used
+    bool listed = false;        // in dirty_
     std::string data;
     std::vector<Write> unsynced;
     Names names;          // of a directory, as the program sees it
@@ -106,6 +107,7 @@ class FakeDisk {
 
   const Clock* clock_;
   std::uint64_t last_order_ NC_GUARDED_BY(mutex) = 0;
+  std::size_t next_sweep_ NC_GUARDED_BY(mutex) = 64;  // of dirty_
   std::vector<NameOp> pending_ NC_GUARDED_BY(mutex);  // in order
   std::vector<std::weak_ptr<Inode>> dirty_
       NC_GUARDED_BY(mutex);  // with unsynced writes, maybe no more

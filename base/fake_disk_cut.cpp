@@ -63,6 +63,7 @@ void FakeDisk::cut_data(const PowerCut& how) {
     }
     for (Write& write : inode->unsynced) writes.push_back({inode, std::move(write)});
     inode->unsynced.clear();
+    inode->listed = false;
   }
   dirty_.clear();
   if (how.data == PowerCut::Data::kDropAll) return;

@@ -70,10 +70,10 @@ class FakeFileSystem final : public FileSystem {
   struct Failure {
     Call call = Call::kAny;
     std::uint64_t nth = 1;  // the n-th matching call from now on
-    Error error;
-    std::uint64_t times = 1;    // that many calls in a row
-    std::string path_part;      // only calls whose path contains this
-    std::uint64_t partial = 0;  // kWrite: that many bytes are written before it fails
+    Error error = {};
+    std::uint64_t times = 1;     // that many calls in a row
+    std::string path_part = {};  // only calls whose path contains this
+    std::uint64_t partial = 0;   // kWrite: that many bytes are written before it fails
   };
 
   // `clock` gives mtimes and must outlive this; without one they are 0.

@@ -43,17 +43,15 @@ State& state() {
 std::string one_line(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out.append("\\n");
-    } else if (u < 0x20 || u == 0x7f) {
-      out.append(c == '\t' ? " " : fmt::format("\\x{:02x}", u));
-    } else {
-      out.push_back(c);
-    }
+  std::size_t copied = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto u = static_cast<unsigned char>(text[i]);
+    if (u >= 0x20 && u != 0x7f) continue;
+    out.append(text, copied, i - copied);
+    out.append(u == '\n' ? "\\n" : u == '\t' ? " " : fmt::format("\\x{:02x}", u));
+    copied = i + 1;
   }
-  return out;
+  return out.append(text, copied);
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ std::optional<Code> code_from_name(std::string_view name);
 
 struct Error {
   Code code = Code::kInternal;
-  std::string message;  // "cannot write /x/y: No space left on device"
-  std::string action;   // "free space or lower max_bytes"; may be empty
+  std::string message = {};  // "cannot write /x/y: No space left on device"
+  std::string action = {};   // "free space or lower max_bytes"; may be empty
 
   // "message (action)" for people.
   std::string text() const;
