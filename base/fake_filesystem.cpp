@@ -212,6 +212,7 @@ Result<FileInfo> FakeFileSystem::stat(const std::string& path) {
   info.is_dir = inode->is_dir;
   info.mode = inode->mode;
   info.uid = inode->uid;
+  info.inode = reinterpret_cast<std::uintptr_t>(inode.get());
   info.links = inode->links;
   return info;
 }

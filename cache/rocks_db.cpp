@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <array>
+#include <shared_mutex>
+
+#include <rocksdb/db.h>
+#include <rocksdb/write_batch.h>
+
+#include "base/log.hpp"
+#include "cache/key_value.hpp"
+#include "cache/rocks_env.hpp"
+#include "cache/rocks_options.hpp"
+
+namespace nc {
+namespace {
+
+using rocksdb::Slice;
+
+Slice to_slice(std::string_view s) {
+  return {s.data(), s.size()};
+}
+
+Error to_error(const rocksdb::Status& s, std::string_view what, const std::string& dir) {
+  const std::string text = std::string(what) + " the index " + dir + ": " + s.ToString();
+  if (s.IsNoSpace() || s.subcode() == rocksdb::Status::kNoSpace ||
+      s.subcode() == rocksdb::Status::kSpaceLimit) {
+    return {Code::kNoSpace, text, "free space on the disk of the store or lower max_bytes"};
+  }
+  if (s.IsCorruption()) return {Code::kCorrupt, text, "run `neuroncache verify --repair`"};
+  if (s.IsPathNotFound()) return {Code::kNotFound, text, "check that the directory exists"};
+  if (s.IsBusy()) return {Code::kBusy, text, "stop the other process that uses this store"};
+  const std::string message = s.ToString();
+  const auto has = [&](std::string_view part) { return message.find(part) != std::string::npos; };
+  if (s.IsNotSupported() && has("read only")) {
+    return {Code::kReadOnly, text, "open the store for writing"};
+  }
+  if (has("Read-only file system")) {
+    return {Code::kReadOnly, text, "remount the disk of the store read-write"};
+  }
+  if (has("No space left")) {
+    return {Code::kNoSpace, text, "free space on the disk of the store or lower max_bytes"};
+  }
+  if (has("Permission denied")) {
+    return {Code::kDenied, text, "make the store's files readable and writable for its owner"};
+  }
+  if (has("lock ")) return {Code::kBusy, text, "stop the other process that uses this store"};
+  return {Code::kIo, text, "check the disk of the store"};
+}
+
+class RocksDb final : public KeyValueDb {
+ public:
+  RocksDb(FileSystem& fs, const Options& options) : fs_(fs), options_(options) {
+    if (&fs != &real_filesystem()) env_ = make_rocks_env(fs);
+  }
+  ~RocksDb() override { close(); }
+
+  rocksdb::Status open() {
+    auto options = make_rocks_options(options_.read_only);
+    if (env_) options.db.env = env_.get();
+    options.db.create_if_missing = options_.create && !options_.read_only;
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (std::size_t i = 0; i < kFamilies; ++i) {
+      families.emplace_back(family_name(static_cast<Family>(i)), options.families[i]);
+    }
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* db = nullptr;
+    const auto s =
+        options_.read_only
+            ? rocksdb::DB::OpenForReadOnly(options.db, options_.dir, families, &handles, &db)
+            : rocksdb::DB::Open(options.db, options_.dir, families, &handles, &db);
+    if (!s.ok()) return s;
+    db_.reset(db);
+    std::copy(handles.begin(), handles.end(), handles_.begin());
+    return s;
+  }
+
+  Result<std::optional<std::string>> get(Family family, std::string_view key) override {
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    std::string value;
+    const auto s = db_->Get({}, handle(family), to_slice(key), &value);
+    if (s.IsNotFound()) return std::optional<std::string>();
+    if (!s.ok()) return to_error(s, "cannot read from", options_.dir);
+    return std::optional<std::string>(std::move(value));
+  }
+
+  nc::Status scan(Family family, std::string_view from, const Visitor& visit) override {
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    rocksdb::ReadOptions read;
+    read.fill_cache = false;
+    std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read, handle(family)));
+    for (it->Seek(to_slice(from)); it->Valid(); it->Next()) {
+      if (!visit(it->key().ToStringView(), it->value().ToStringView())) break;
+    }
+    if (!it->status().ok()) return to_error(it->status(), "cannot read through", options_.dir);
+    return {};
+  }
+
+  Result<std::optional<std::string>> last_key(Family family, std::string_view prefix) override {
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}, handle(family)));
+    std::string end(prefix);
+    end += std::string(16, '\xff');
+    it->SeekForPrev(end);
+    if (!it->status().ok()) return to_error(it->status(), "cannot read through", options_.dir);
+    if (!it->Valid() || !it->key().starts_with(to_slice(prefix))) {
+      return std::optional<std::string>();
+    }
+    return std::optional<std::string>(it->key().ToString());
+  }
+
+  nc::Status commit(const KvBatch& batch, bool sync) override {
+    if (batch.empty() && !sync) return {};
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    rocksdb::WriteBatch out;
+    for (const auto& op : batch.ops()) {
+      const auto s = op.value ? out.Put(handle(op.family), op.key, *op.value)
+                              : out.Delete(handle(op.family), op.key);
+      if (!s.ok()) return to_error(s, "cannot write to", options_.dir);
+    }
+    rocksdb::WriteOptions write;
+    write.sync = sync;
+    return written(db_->Write(write, &out));
+  }
+
+  nc::Status sync() override {
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    return written(db_->SyncWAL());
+  }
+
+  nc::Status flush() override {
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    rocksdb::FlushOptions flush;
+    return written(db_->Flush(flush, {handles_.begin(), handles_.end()}));
+  }
+
+  nc::Status compact() override {
+    std::shared_lock lock(mutex_);
+    if (!db_) return closed();
+    for (auto* family : handles_) {
+      const auto s = db_->CompactRange({}, family, nullptr, nullptr);
+      if (!s.ok()) return written(s);
+    }
+    return {};
+  }
+
+  std::optional<Error> broken() override {
+    std::lock_guard lock(broken_mutex_);
+    return broken_;
+  }
+
+  nc::Status recover() override {
+    std::unique_lock lock(mutex_);
+    if (options_.read_only) return {};
+    rocksdb::Status s = db_ ? db_->Resume() : rocksdb::Status::Incomplete();
+    if (s.ok()) s = probe();
+    if (!s.ok()) {
+      // Resuming does not help against every kind of failure; opening again does once the cause is
+      // gone.
+      close();
+      s = open();
+      if (s.ok()) s = probe();
+    }
+    if (!s.ok()) return to_error(s, "cannot reopen", options_.dir);
+    std::lock_guard broken_lock(broken_mutex_);
+    broken_.reset();
+    return {};
+  }
+
+ private:
+  rocksdb::ColumnFamilyHandle* handle(Family family) {
+    return handles_[static_cast<std::size_t>(family)];
+  }
+
+  rocksdb::Status probe() {
+    rocksdb::WriteOptions write;
+    write.sync = true;
+    return db_->Put(write, handle(Family::kMeta), "probe", "");
+  }
+
+  nc::Status written(const rocksdb::Status& s) {
+    if (s.ok()) return {};
+    auto error = to_error(s, "cannot write to", options_.dir);
+    std::lock_guard lock(broken_mutex_);
+    broken_ = error;
+    return error;
+  }
+
+  Error closed() const {
+    return {Code::kUnavailable, "the index " + options_.dir + " is closed after an error",
+            "free space on the disk of the store; it opens again by itself"};
+  }
+
+  void close() {
+    if (!db_) return;
+    for (auto*& family : handles_) {
+      if (family) ignore_status(db_->DestroyColumnFamilyHandle(family));
+      family = nullptr;
+    }
+    ignore_status(db_->Close());
+    db_.reset();
+  }
+  static void ignore_status(const rocksdb::Status& s) { s.PermitUncheckedError(); }
+
+  FileSystem& fs_;
+  const Options options_;
+  std::unique_ptr<rocksdb::Env> env_;
+  std::shared_mutex mutex_;  // exclusive: to close and open again
+  std::unique_ptr<rocksdb::DB> db_;
+  std::array<rocksdb::ColumnFamilyHandle*, kFamilies> handles_{};
+  std::mutex broken_mutex_;
+  std::optional<Error> broken_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<KeyValueDb>> KeyValueDb::open(FileSystem& fs, const Options& options) {
+  auto db = std::make_unique<RocksDb>(fs, options);
+  const bool exists = fs.stat(join(options.dir, "CURRENT")).ok();
+  if (!exists && (options.read_only || !options.create)) {
+    return Error{Code::kNotFound, "there is no index in " + options.dir,
+                 "start the daemon once to make the store"};
+  }
+  const auto s = db->open();
+  if (s.ok()) return std::unique_ptr<KeyValueDb>(std::move(db));
+  auto error = to_error(s, "cannot open", options.dir);
+  // Whatever is not a matter of space, rights or another process is damage: the files do not make
+  // sense together.
+  const bool environment = error.code == Code::kNoSpace || error.code == Code::kBusy ||
+                           error.code == Code::kReadOnly || error.code == Code::kDenied;
+  if (!environment && (s.IsCorruption() || s.IsInvalidArgument() || s.IsNotFound() ||
+                       s.IsPathNotFound() || s.IsNotSupported())) {
+    error.code = Code::kCorrupt;
+  }
+  return error;
+}
+
+}  // namespace nc
