@@ -47,11 +47,13 @@ class SettingError(NeuroncacheError):
 
 
 def passes_through(error: BaseException) -> bool:
-    """Exceptions that are signals to Dynamo (trace again, skip this frame) and must reach it whatever we were doing."""
+    """Exceptions that Dynamo takes from a backend as signals: trace again, skip this frame. Other errors are repeated by stock."""
     if not isinstance(error, Exception):
         return True
     signals = sys.modules.get("torch._dynamo.exc")
     kinds = tuple(
-        kind for name in ("RestartAnalysis", "SkipFrame") if isinstance(kind := getattr(signals, name, None), type)
+        kind
+        for name in ("TensorifyScalarRestartAnalysis", "SkipFrame")
+        if isinstance(kind := getattr(signals, name, None), type)
     )
     return isinstance(error, kinds)

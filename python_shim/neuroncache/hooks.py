@@ -23,6 +23,7 @@ else:
 _REGISTRY = "torch._dynamo.backends.registry"
 _NAMES = ("inductor",)  # the named backends that are caught; any other is never touched
 _MARK = "_neuroncache_original"
+_unusable = False
 
 
 def install() -> bool:
@@ -130,11 +131,15 @@ def _named_backend(name: str) -> Any:
 
 
 def _caught(name: str, gm: Any, inputs: Any, options: dict[str, Any], stock: Callable[[Any, Any], Any]) -> Any:
+    global _unusable
+    if _unusable:
+        return stock(gm, inputs)
     try:
         from neuroncache import backend
     except Exception as error:  # a damaged installation must not stop anybody
         import logging
 
+        _unusable = True
         logging.getLogger("neuroncache").warning("neuroncache: cannot be used: %s", error)
         return stock(gm, inputs)
     return backend.on_graph(name, gm, inputs, options, stock)
