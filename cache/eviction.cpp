@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kLeastSeconds = 1e-3;
 constexpr double kLeastBytes = 4096;  // an entry's records take about that much
+constexpr double kFirstAge = 1e-12;   // so that an age that is known is never 0
 
 }  // namespace
 
@@ -74,7 +75,7 @@ struct EvictionQueue::State {
   std::map<std::string, std::uint64_t> quotas;
   std::uint64_t bytes = 0;
   std::uint64_t turn = 0;
-  double age = 0;
+  double age = kFirstAge;
 };
 
 EvictionQueue::EvictionQueue() : state_(std::make_unique<State>()) {}
@@ -124,7 +125,7 @@ void EvictionQueue::insert(const EvictionEntry& entry) {
   const double now_age = state_->age + home.extra_age;
   // A higher age than ours was reached before a restart: go on from there.
   if (entry.age > now_age) {
-    home.extra_age += entry.age - now_age;
+    home.extra_age = entry.age - state_->age;
     rank(home);
   }
   Item& item = state_->items[entry.key];
@@ -311,7 +312,7 @@ double EvictionQueue::age() const {
   return state_->age;
 }
 void EvictionQueue::set_age(double age) {
-  state_->age = age;
+  state_->age = std::max(age, kFirstAge);
 }
 
 }  // namespace nc
