@@ -21,7 +21,8 @@
 
 namespace nc {
 
-enum class RemovalCause { kEvicted, kPruned, kCorrupt, kFailureExpired };
+// Values are frozen: they are in the index.
+enum class RemovalCause { kEvicted = 0, kPruned = 1, kCorrupt = 2, kFailureExpired = 3 };
 std::string_view removal_cause_name(RemovalCause cause);  // as in Miss::cause
 
 // Rows in which two part lists differ, in the order of `wanted` and then of what only `have` has. A
