@@ -32,10 +32,7 @@ Result<std::vector<std::string>> split(const std::string& path) {
 
 FakeDisk::FakeDisk(const Clock* clock) : clock_(clock) {
   MutexLock lock(mutex);
-  root = std::make_shared<Inode>();
-  root->is_dir = true;
-  root->mode = 0755;
-  root->uid = ::getuid();
+  root = new_inode(true, 0755);
   root->links = 1;
 }
 
@@ -87,6 +84,16 @@ Result<FakeDisk::InodePtr> FakeDisk::find(const std::string& path, std::string_v
   return std::move(at.inode);
 }
 
+FakeDisk::InodePtr FakeDisk::new_inode(bool is_dir, std::uint32_t mode) {
+  auto inode = std::make_shared<Inode>();
+  inode->number = ++last_number_;
+  inode->is_dir = is_dir;
+  inode->mode = mode;
+  inode->uid = ::getuid();
+  inode->mtime_ms = now();
+  return inode;
+}
+
 void FakeDisk::change_names(NameOp op) {
   for (const NameChange& change : op) {
     if (change.inode) ++change.inode->links;
@@ -113,11 +120,7 @@ Status FakeDisk::make_dirs(const std::string& dir, std::uint32_t mode) {
       at = it->second;
       continue;
     }
-    auto made = std::make_shared<Inode>();
-    made->is_dir = true;
-    made->mode = mode;
-    made->uid = ::getuid();
-    made->mtime_ms = now();
+    auto made = new_inode(true, mode);
     change_names({{at, part, made}});
     at = std::move(made);
   }

@@ -30,6 +30,7 @@ class FakeDisk {
   using InodePtr = std::shared_ptr<Inode>;
   using Names = std::map<std::string, InodePtr, std::less<>>;
   struct Inode {
+    std::uint64_t number = 0;
     bool is_dir = false;
     std::uint32_t mode = 0;
     std::uint32_t uid = 0;
@@ -64,6 +65,7 @@ class FakeDisk {
     InodePtr inode;  // null: free
   };
   Result<Place> place(const std::string& path, std::string_view what) NC_REQUIRES(mutex);
+  InodePtr new_inode(bool is_dir, std::uint32_t mode) NC_REQUIRES(mutex);
   void change_names(NameOp op) NC_REQUIRES(mutex);
   Status make_dirs(const std::string& dir, std::uint32_t mode) NC_REQUIRES(mutex);
   void sync_names(const InodePtr& dir) NC_REQUIRES(mutex);
@@ -74,8 +76,6 @@ class FakeDisk {
   void charge(Inode& inode) NC_REQUIRES(mutex);
   void cut(const PowerCut& cut) NC_REQUIRES(mutex);
   std::uint64_t unsynced_bytes() NC_REQUIRES(mutex);
-
-  Millis now() const { return clock_ == nullptr ? 0 : clock_->wall_ms(); }
 
   mutable Mutex mutex;
   InodePtr root NC_GUARDED_BY(mutex);
@@ -98,6 +98,7 @@ class FakeDisk {
   std::optional<CutAt> cut_at NC_GUARDED_BY(mutex);
 
  private:
+  Millis now() const { return clock_ == nullptr ? 0 : clock_->wall_ms(); }
   void apply(const NameOp& op) NC_REQUIRES(mutex);
   void cut_names(const PowerCut& cut) NC_REQUIRES(mutex);
   void cut_data(const PowerCut& cut) NC_REQUIRES(mutex);
@@ -106,6 +107,7 @@ class FakeDisk {
   void remember(const InodePtr& inode, Write write) NC_REQUIRES(mutex);
 
   const Clock* clock_;
+  std::uint64_t last_number_ NC_GUARDED_BY(mutex) = 0;
   std::uint64_t last_order_ NC_GUARDED_BY(mutex) = 0;
   std::size_t next_sweep_ NC_GUARDED_BY(mutex) = 64;  // of dirty_
   std::vector<NameOp> pending_ NC_GUARDED_BY(mutex);  // in order

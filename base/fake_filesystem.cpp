@@ -152,10 +152,7 @@ class FakeLock final : public FileLock {
 
 FakeDisk::InodePtr new_file(const FakeDisk::Place& at, std::uint32_t mode, FakeDisk& disk)
     NC_REQUIRES(disk.mutex) {
-  auto inode = std::make_shared<FakeDisk::Inode>();
-  inode->mode = mode;
-  inode->uid = disk.root->uid;
-  inode->mtime_ms = disk.now();
+  auto inode = disk.new_inode(false, mode);
   disk.change_names({{at.dir, at.name, inode}});
   return inode;
 }
@@ -214,6 +211,7 @@ Result<FileInfo> FakeFileSystem::stat(const std::string& path) {
   info.uid = inode->uid;
   info.inode = reinterpret_cast<std::uintptr_t>(inode.get());
   info.links = inode->links;
+  info.inode = inode->number;
   return info;
 }
 

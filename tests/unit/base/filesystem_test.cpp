@@ -131,6 +131,8 @@ TYPED_TEST(FileSystemTest, StatTellsSizeKindModeAndLinks) {
   EXPECT_EQ(file->uid, ::getuid());
   EXPECT_TRUE(this->fs().link(this->at("d/f"), this->at("g")).ok());
   EXPECT_EQ(this->fs().stat(this->at("g"))->links, 2U);
+  EXPECT_EQ(this->fs().stat(this->at("g"))->inode, file->inode);
+  EXPECT_NE(this->fs().stat(this->at("d"))->inode, file->inode);
   EXPECT_TRUE(this->fs().stat(this->at("d"))->is_dir);
   EXPECT_EQ(this->fs().stat(this->at("d"))->mode, 0750U);
   EXPECT_TRUE(this->fs().stat(this->at("h")).is(Code::kNotFound));
