@@ -226,6 +226,11 @@ Result<Client::Uploaded> Client::upload_file(const std::string& path, const Uplo
   return impl_->upload(digest, source, options);
 }
 
+Result<Client::Uploaded> Client::upload_from(const Digest& digest, BodySource& source,
+                                             const UploadOptions& options) {
+  return impl_->upload(digest, source, options);
+}
+
 Result<bool> Client::has_blob(const Digest& digest) {
   const std::string target = fmt::format("{}{}", protocol::kBlobs, digest.hex());
   NC_ASSIGN(const HttpResponse response, impl_->perform(impl_->request("HEAD", target)));
@@ -265,11 +270,14 @@ Result<bool> Client::commit(const Lease& lease, const EntryManifest& manifest) {
                        codec::manifest_text(manifest));
 }
 
-Result<bool> Client::commit_import(std::string_view manifest_json) {
+Result<bool> Client::commit_import(const ActionKey& key, std::string_view manifest_json) {
   NC_ASSIGN(const json::bj::object parsed, json::parse_object(manifest_json, "the manifest"));
   NC_ASSIGN(const EntryManifest manifest, codec::manifest(parsed));
-  return impl_->commit(fmt::format("{}{}?import=1", protocol::kActions, manifest.key.hex()),
-                       manifest_json);
+  if (manifest.key != key) {
+    return Error{Code::kCorrupt, fmt::format("the manifest of {} names another key", key.hex()),
+                 ""};
+  }
+  return impl_->commit(fmt::format("{}{}?import=1", protocol::kActions, key.hex()), manifest_json);
 }
 
 Result<EntryManifest> Client::manifest(const ActionKey& key) {

@@ -25,6 +25,8 @@ class Settings;
 
 namespace nc::client {
 
+class BodySource;  // client/connection.hpp
+
 struct ClientOptions {
   std::string socket_path;
   Millis connect_timeout_ms = 5'000;  // to connect, or for the daemon to start
@@ -77,6 +79,9 @@ class Client {
   // Streams the file; its digest is worked out first (one more read) unless given.
   Result<Uploaded> upload_file(const std::string& path, const UploadOptions& options,
                                const Digest* known_digest = nullptr);
+  // From a source that may be readable only once: then a dropped connection is an error.
+  Result<Uploaded> upload_from(const Digest& digest, BodySource& source,
+                               const UploadOptions& options);
   Result<bool> has_blob(const Digest& digest);
 
   // kTooLarge over `limit`. The bytes are checked against the digest (kDigestMismatch).
@@ -88,7 +93,8 @@ class Client {
   // -> true: published; false: an entry was there already and stays. The lease's key must be the
   // manifest's.
   Result<bool> commit(const Lease& lease, const EntryManifest& manifest);
-  Result<bool> commit_import(std::string_view manifest_json);  // without a lease
+  // Without a lease. kCorrupt when the manifest is of another key.
+  Result<bool> commit_import(const ActionKey& key, std::string_view manifest_json);
   Result<EntryManifest> manifest(const ActionKey& key);
   Result<std::string> manifest_json(const ActionKey& key);  // as stored, for copying
 

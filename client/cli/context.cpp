@@ -77,4 +77,13 @@ std::vector<std::string> Context::daemon_arguments() const {
   return out;
 }
 
+Status check_key(std::string_view key) {
+  constexpr std::size_t kDigits = 64;
+  if (!key.empty() && key.size() <= kDigits &&
+      key.find_first_not_of("0123456789abcdef") == std::string_view::npos)
+    return {};
+  return Error{Code::kInvalid, fmt::format("'{}' is no key", key),
+               "give up to 64 lower-case hex digits, as `neuroncache ls` shows them"};
+}
+
 }  // namespace nc::cli

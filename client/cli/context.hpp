@@ -60,4 +60,7 @@ class Context {
   std::string socket_path_, store_dir_;
 };
 
+// An entry is named by its key or the beginning of it: kInvalid for anything else.
+Status check_key(std::string_view key_or_prefix);
+
 }  // namespace nc::cli

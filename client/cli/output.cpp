@@ -98,6 +98,11 @@ std::string json_text(const bj::value& value) {
   return out;
 }
 
+std::string plain_text(const bj::value& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? std::string(value.get_string()) : bj::serialize(value);
+}
+
 void print_json(const bj::value& value) {
   print(json_text(value));
 }

@@ -13,8 +13,12 @@ constexpr OptionSpec kGlobal[] = {
 };
 
 const Verb* const kTable[] = {
-    &kStatsVerb,        &kDaemonStartVerb, &kDaemonStopVerb, &kDaemonRestartVerb,
-    &kDaemonStatusVerb, &kCompletionVerb,  &kVersionVerb,    &kHelpVerb,
+    &kStatsVerb,         &kLsVerb,           &kShowVerb,        &kMissesVerb,
+    &kPruneVerb,         &kVerifyVerb,       &kPinVerb,         &kUnpinVerb,
+    &kExportVerb,        &kImportVerb,       &kDaemonStartVerb, &kDaemonStopVerb,
+    &kDaemonRestartVerb, &kDaemonStatusVerb, &kConfigShowVerb,  &kConfigSetVerb,
+    &kConfigExplainVerb, &kDoctorVerb,       &kCompletionVerb,  &kVersionVerb,
+    &kHelpVerb,
 };
 
 }  // namespace
