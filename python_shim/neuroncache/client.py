@@ -168,6 +168,9 @@ class Client:
     def hello(self) -> dict[str, Any]:
         return self._control("GET", "/v1/hello", None)
 
+    def shutdown(self, drain_s: float = 5.0) -> None:
+        self._control("POST", "/v1/shutdown", {"drain_ms": int(drain_s * 1000)})
+
     def stats(self, namespace: str = "") -> dict[str, Any]:
         query = f"?namespace={urllib.parse.quote(namespace)}" if namespace else ""
         return self._control("GET", f"/v1/stats{query}", None)
