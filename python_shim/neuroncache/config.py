@@ -91,6 +91,16 @@ def reload() -> None:
         _values = None
 
 
+def daemon_environment() -> dict[str, str]:
+    """The environment for a daemon that is started from here: without misspelt settings, which it would not accept."""
+    prefix = "NEURONCACHE_"
+    return {
+        variable: text
+        for variable, text in os.environ.items()
+        if not variable.startswith(prefix) or (name := variable[len(prefix) :].lower()) in _TABLE or name in _OTHERS
+    }
+
+
 def socket_path() -> str:
     """Where the daemon listens: the setting, else the place that the daemon would choose."""
     path: str = get("socket")

@@ -43,6 +43,7 @@ def start_daemon() -> bool:
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
                 command,
+                env=config.daemon_environment(),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -27,6 +27,10 @@ sys.path.insert(0, str(SHIM))
 _CLEAN = ("NEURONCACHE", "TORCHINDUCTOR", "TORCH_", "FAKE_DAEMON", "XDG_", "PYTHONPATH")
 
 
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_CLEAN)}
+
+
 def real_daemon() -> Path | None:
     named = os.environ.get("NEURONCACHE_TEST_DAEMON")
     path = Path(named) if named else ROOT / "build/bin/neuroncached"
@@ -87,7 +91,6 @@ class Programs:
         self, code: str, *arguments: str, env: Mapping[str, str | None] | None = None, python: str = ""
     ) -> Program:
         self._count += 1
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_CLEAN)}
         given = {
             "PYTHONPATH": str(SHIM),
             "TORCHINDUCTOR_CACHE_DIR": str(self.directory / f"inductor-{self._count}"),
@@ -100,7 +103,7 @@ class Programs:
         script.write_text(textwrap.dedent(code))
         process = subprocess.Popen(
             [python or sys.executable, str(script), *arguments],
-            env={**kept, **{name: value for name, value in given.items() if value is not None}},
+            env={**_clean_environment(), **{name: value for name, value in given.items() if value is not None}},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -145,7 +148,7 @@ class Daemon:
         (self.directory / "config.toml").touch()
         self.process = subprocess.Popen(
             [str(self.program)],
-            env={**os.environ, **self.env, "FAKE_DAEMON_FAULT": fault},
+            env={**_clean_environment(), **self.env, "FAKE_DAEMON_FAULT": fault},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )

@@ -183,6 +183,7 @@ def test_the_daemon_is_started_once_when_it_is_needed(lone_programs: Programs, s
         "NEURONCACHE_DIR": str(short_dir / "store"),
         "NEURONCACHE_DAEMON_PATH": str(program),
         "NEURONCACHE_CONNECT_TIMEOUT": "20s",
+        "NEURONCACHE_NAMSPACE": "misspelt, which a daemon refuses and a client only warns of",
     }
     code = """
         import json, os
