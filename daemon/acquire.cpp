@@ -1,0 +1,243 @@
+// POST /v1/actions/{key}/acquire: a look-up from its first request to its one outcome. A request
+// that has to wait holds no thread: it is parked in the lease table and taken up again on a disk
+// thread.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/log.hpp"
+#include "cache/json_fields.hpp"
+#include "daemon/answers.hpp"
+#include "daemon/service.hpp"
+
+namespace nc::daemon {
+namespace {
+
+namespace js = boost::json;
+
+constexpr Millis kMaxWaitMs = 60'000;
+// A heartbeat this often leaves room for two lost ones.
+constexpr Millis kHeartbeatsPerTtl = 5;
+
+struct Asked {
+  Request request;
+  bool build = false;
+  bool retry = false;
+  Millis wait_ms = 0;
+  std::string ticket;
+};
+
+Result<Asked> parse(const HttpRequest& http) {
+  NC_ASSIGN(const auto object, parse_json_object(http.body, http.body.size(), "the body"));
+  Asked asked;
+  Request& request = asked.request;
+  request.key = *ActionKey::from_hex(http.arg);
+  std::string intent;
+  JsonFields fields(object, "the body");
+  fields.require("intent");
+  fields.text("intent", intent)
+      .text("namespace", request.name_space, 64, is_namespace_name)
+      .text("kind", request.kind, 32)
+      .text("label", request.label)
+      .text("program", request.program)
+      .text("compiler", request.compiler)
+      .text("model", request.model)
+      .integer("wait_ms", asked.wait_ms, 0, JsonFields::kMaxInteger)
+      .parts("parts", request.parts);
+  if (const auto* ticket = fields.member("ticket"); ticket != nullptr && !ticket->is_null()) {
+    fields.text("ticket", asked.ticket, 64);
+  }
+  if (const auto* retry = fields.member("retry"); retry != nullptr) {
+    if (!retry->is_bool())
+      fields.fail(Code::kInvalid, "retry", "is not true or false");
+    else
+      asked.retry = retry->get_bool();
+  }
+  NC_TRY(fields.done());
+  if (intent != "build" && intent != "lookup") {
+    return Error{Code::kInvalid, "the body's intent is '" + intent + "'", "send build or lookup"};
+  }
+  asked.build = intent == "build";
+  asked.wait_ms = std::min(asked.wait_ms, kMaxWaitMs);
+  if (!request.parts.empty()) NC_TRY(check_key(request.parts, request.key, "the body"));
+  return asked;
+}
+
+class LookUp : public std::enable_shared_from_this<LookUp> {
+ public:
+  LookUp(Service& service, Call call, Asked asked)
+      : service_(service),
+        call_(std::move(call)),
+        asked_(std::move(asked)),
+        waited_(!asked_.ticket.empty()) {}
+
+  // On a disk thread, like everything below.
+  void run() {
+    auto hit = service_.store.lookup(asked_.request.key);
+    if (!hit.ok() && !hit.is(Code::kCorrupt)) return fail(hit.error());
+    if (hit.ok() && *hit) return answer_hit(**hit);
+    if (!asked_.build || service_.read_only) return answer_miss();
+    if (!asked_.retry) {
+      auto failure = service_.store.failure(asked_.request.key);
+      if (!failure.ok()) return fail(failure.error());
+      if (*failure) return answer_failure(**failure);
+    }
+    ask();
+  }
+
+ private:
+  void ask() {
+    LeaseTable::Ask ask;
+    ask.request = asked_.request;
+    ask.who = builder();
+    ask.connection = call_.request.connection->id();
+    ask.ticket = asked_.ticket;
+    ask.wait_ms = asked_.wait_ms;
+    ask.wake = [self = shared_from_this()](Wake wake) {
+      self->service_.pool.post(
+          Lane::kQuick, [self, wake = std::move(wake)]() mutable { self->woken(std::move(wake)); });
+    };
+    if (ask.wait_ms > 0) call_.request.connection->watch_hangup();
+    auto answer = service_.leases.ask(std::move(ask));
+    service_.keeper.apply(std::move(answer.effects));
+    switch (answer.kind) {
+      case LeaseTable::Answer::Kind::kGranted:
+        return granted(answer.lease);
+      case LeaseTable::Answer::Kind::kParked:
+        return service_.keeper.nudge();
+      case LeaseTable::Answer::Kind::kBusy:
+        return answer_building(answer.progress);
+      case LeaseTable::Answer::Kind::kRefused:
+        return fail(answer.error);
+    }
+  }
+
+  void woken(Wake wake) {
+    switch (wake.kind) {
+      case Wake::Kind::kGranted:
+        waited_ = true;
+        return granted(wake.lease);
+      case Wake::Kind::kEnded:
+        waited_ = true;
+        asked_.retry = false;  // what ended just now is what was wanted
+        asked_.wait_ms = 0;    // should it be gone already, the client asks again
+        return run();
+      case Wake::Kind::kStillBusy:
+        return answer_building(wake.progress);
+      case Wake::Kind::kGone:
+        return fail({Code::kUnavailable, "the client hung up", ""});
+    }
+  }
+
+  // The lease is ours. Had another builder published between our look and the grant, the entry is
+  // there now.
+  void granted(const Lease& lease) {
+    auto hit = service_.store.lookup(asked_.request.key);
+    if (hit.ok() && *hit) {
+      service_.keeper.apply(service_.leases.settled(asked_.request.key));
+      return answer_hit(**hit);
+    }
+    if (!asked_.retry) {
+      auto failure = service_.store.failure(asked_.request.key);
+      if (failure.ok() && *failure) {
+        service_.keeper.apply(service_.leases.settled(asked_.request.key));
+        return answer_failure(**failure);
+      }
+    }
+    service_.keeper.follow(lease);
+    count("builds");
+    const Millis ttl = service_.leases.lease_ttl();
+    HttpResponse response =
+        answer({{"state", "lease"},
+                {"lease",
+                 {{"id", lease.id},
+                  {"fence", lease.fence},
+                  {"ttl_ms", ttl},
+                  {"heartbeat_ms", std::max<Millis>(200, ttl / kHeartbeatsPerTtl)}}},
+                {"miss", explain()}});
+    response.undelivered = [&service = service_, id = lease.id] {
+      service.pool.post(Lane::kQuick, [&service, id] {
+        service.keeper.apply(service.leases.end(id, LeaseTable::End::kReleased));
+      });
+    };
+    call_.reply(std::move(response));
+  }
+
+  void answer_hit(const Hit& hit) {
+    const Request& request = asked_.request;
+    end_ticket();
+    count(waited_ ? "waits" : "hits");
+    service_.store.count(request.name_space, "compile_seconds_saved",
+                         static_cast<double>(hit.manifest.build_ms) / 1000);
+    call_.request.connection->keep(request.key, service_.store.hold(request.key));
+    call_.reply(HttpResponse::json(hit_text(hit, waited_)));
+  }
+
+  void answer_miss() { call_.reply(answer({{"state", "miss"}, {"miss", explain()}})); }
+
+  void answer_failure(const Failure& failure) {
+    end_ticket();
+    count("failures");
+    call_.reply(answer({{"state", "failed"}, {"failure", failure_json(failure)}}));
+  }
+
+  void answer_building(const Progress& progress) {
+    const Request& building = progress.lease.request;
+    call_.reply(answer({{"state", "building"},
+                        {"ticket", progress.ticket},
+                        {"builder", builder_json(progress.lease)},
+                        {"elapsed_s", progress.elapsed_s},
+                        {"usual_s", optional_number(service_.store.usual_build_seconds(
+                                        building.kind, building.label))},
+                        {"waiters", progress.waiters},
+                        {"progress", progress.lease.progress}}));
+  }
+
+  void fail(const Error& error) { call_.reply(HttpResponse::error(error)); }
+
+  js::value explain() {
+    auto miss = service_.store.explain_miss(asked_.request);
+    if (miss.ok()) return miss_json(*miss);
+    log::warn("acquire", "cannot explain a miss: {}", miss.error().text());
+    return miss_json({"never_built", std::nullopt});
+  }
+
+  void end_ticket() {
+    if (!asked_.ticket.empty()) {
+      service_.keeper.apply(service_.leases.forget_ticket(asked_.ticket));
+    }
+  }
+
+  void count(std::string_view outcome) {
+    service_.store.count(asked_.request.name_space, outcome, 1);
+  }
+
+  Builder builder() const {
+    Builder who;
+    who.host = service_.host;
+    const pid_t pid = call_.request.connection->peer().pid;
+    if (pid <= 0) return who;
+    auto process = service_.processes.identify(pid);
+    if (process.ok()) {
+      who.process = *process;
+    } else if (process.is(Code::kNotFound)) {
+      who.process.pid = pid;  // gone already: found out when it is watched
+    }
+    return who;
+  }
+
+  Service& service_;
+  Call call_;
+  Asked asked_;
+  bool waited_;
+};
+
+}  // namespace
+
+void acquire(Service& service, Call call) {
+  auto asked = parse(call.request);
+  if (!asked.ok()) return call.reply(HttpResponse::error(asked.error()));
+  std::make_shared<LookUp>(service, std::move(call), std::move(*asked))->run();
+}
+
+}  // namespace nc::daemon

@@ -1,0 +1,45 @@
+// Entries: the commit point of a build, and reading one without side effects.
+#include "base/log.hpp"
+#include "daemon/answers.hpp"
+#include "daemon/service.hpp"
+
+namespace nc::daemon {
+
+HttpResponse get_action(Service& service, const HttpRequest& request) {
+  auto manifest = service.store.peek(*ActionKey::from_hex(request.arg));
+  if (!manifest.ok()) return HttpResponse::error(manifest.error());
+  if (!*manifest) {
+    return HttpResponse::error({Code::kNotFound, "there is no entry for key " + request.arg,
+                                "see `neuroncache misses` for why"});
+  }
+  return HttpResponse::json((*manifest)->to_json());
+}
+
+HttpResponse put_action(Service& service, const HttpRequest& request) {
+  const ActionKey key = *ActionKey::from_hex(request.arg);
+  const bool import = request.query("import") == "1";
+  const std::string lease(request.query("lease"));
+  if (!import && lease.empty()) {
+    return HttpResponse::error({Code::kInvalid, "a commit needs lease= and fence=",
+                                "acquire the key first, or send import=1"});
+  }
+  auto manifest = Manifest::parse(request.body);
+  if (!manifest.ok()) return HttpResponse::error(manifest.error());
+  if (manifest->key != key) {
+    return HttpResponse::error(
+        {Code::kKeyMismatch,
+         "the manifest is of key " + manifest->key.hex() + ", the path of " + request.arg,
+         "send both for the same key"});
+  }
+  if (!import) {
+    if (Status may = service.leases.may_commit(key, lease); !may.ok()) {
+      return HttpResponse::error(may.error());
+    }
+  }
+  auto published = service.store.publish(*manifest);
+  if (!published.ok()) return HttpResponse::error(published.error());
+  service.keeper.apply(service.leases.settled(key));
+  return answer({{"published", *published}}, *published ? 201 : 200);
+}
+
+}  // namespace nc::daemon

@@ -1,0 +1,159 @@
+// What the daemon is, how it is doing, and how it is told to change.
+#include <algorithm>
+#include <charconv>
+
+#include "base/settings.hpp"
+#include "cache/json_fields.hpp"
+#include "client/protocol.hpp"
+#include "daemon/answers.hpp"
+#include "daemon/service.hpp"
+
+namespace nc::daemon {
+namespace {
+
+namespace js = boost::json;
+
+js::string_view js_view(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// lookups is made from the outcomes here, so that they add up in every answer.
+js::object counters_json(const Counters& counters) {
+  js::object object;
+  double lookups = 0;
+  for (const auto& [name, value] : counters) object[name] = value;
+  for (const char* outcome : {"hits", "waits", "builds", "failures", "bypasses"}) {
+    auto it = counters.find(outcome);
+    const double value = it == counters.end() ? 0 : it->second;
+    object[outcome] = value;
+    lookups += value;
+  }
+  object["lookups"] = lookups;
+  if (!object.contains("compile_seconds_saved")) object["compile_seconds_saved"] = 0.0;
+  return object;
+}
+
+js::object health_json(Service& service) {
+  const StoreHealth health = service.store.health();
+  return {{"ok", health.problem.empty() && (health.writable || service.read_only)},
+          {"writable", health.writable},
+          {"problem", health.problem},
+          {"failed_writes", health.failed_writes},
+          {"quarantined", health.quarantined},
+          {"repaired", health.repaired},
+          {"draining", service.draining.load()},
+          {"uptime_s", static_cast<double>(service.clock.wall_ms() - service.started_ms) / 1000},
+          {"connections", service.connections.load()},
+          {"leases", service.leases.leases()},
+          {"tickets", service.leases.tickets()}};
+}
+
+}  // namespace
+
+HttpResponse hello(Service& service, const HttpRequest&) {
+  return answer({{"protocol", {{"min", protocol::kMinVersion}, {"max", protocol::kVersion}}},
+                 {"version", NC_VERSION},
+                 {"capabilities", {"lease", "path", "inline", "import"}},
+                 {"pid", service.pid},
+                 {"started_ms", service.started_ms},
+                 {"store",
+                  {{"id", service.store.id()},
+                   {"path", service.store_path},
+                   {"read_only", service.read_only}}}});
+}
+
+HttpResponse stats(Service& service, const HttpRequest& request) {
+  const std::string_view name_space = request.query("namespace");
+  js::object counters = counters_json(service.store.counters(name_space));
+  const StoreSize size = service.store.size();
+  if (name_space.empty()) {
+    counters["bytes"] = size.bytes;
+    counters["entries"] = size.entries;
+    counters["blobs"] = size.blobs;
+  }
+  js::object reasons;
+  for (const auto& [reason, count] : service.store.bypass_reasons()) reasons[reason] = count;
+  js::object namespaces;
+  for (const auto& [name, values] : service.store.namespaces()) {
+    namespaces[name] = counters_json(values);
+  }
+  const Settings settings = service.settings.copy();
+  return answer({{"counters", std::move(counters)},
+                 {"bypass_reasons", std::move(reasons)},
+                 {"namespaces", std::move(namespaces)},
+                 {"limits",
+                  {{"max_bytes", size.max_bytes},
+                   {"max_entries", size.max_entries},
+                   {"reserved", size.reserved},
+                   {"disk_available", size.disk_available},
+                   {"max_connections", settings.integer("max_connections")}}},
+                 {"health", health_json(service)}});
+}
+
+HttpResponse misses(Service& service, const HttpRequest& request) {
+  std::size_t limit = 100;
+  if (auto text = request.query("limit"); !text.empty()) {
+    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), limit);
+    if (ec != std::errc() || end != text.data() + text.size()) {
+      return HttpResponse::error({Code::kInvalid, "limit is not a number", "send 1 to 10000"});
+    }
+  }
+  auto records = service.store.misses(std::clamp<std::size_t>(limit, 1, 10'000));
+  if (!records.ok()) return HttpResponse::error(records.error());
+  std::string body = R"({"misses":[)";
+  for (const std::string& record : *records) {
+    if (body.back() != '[') body.push_back(',');
+    body += record;
+  }
+  body += "]}";
+  return HttpResponse::json(std::move(body));
+}
+
+HttpResponse get_config(Service& service, const HttpRequest&) {
+  const Settings settings = service.settings.copy();
+  js::array rows;
+  for (const SettingSpec& spec : setting_table()) {
+    rows.push_back(js::object{{"name", js_view(spec.name)},
+                              {"value", settings.text(spec.name)},
+                              {"origin", js_view(origin_name(settings.origin(spec.name)))},
+                              {"detail", settings.origin_detail(spec.name)},
+                              {"default", js_view(spec.default_value)},
+                              {"range", js_view(spec.range)},
+                              {"live", spec.live},
+                              {"reader", js_view(spec.reader)},
+                              {"help", js_view(spec.help)}});
+  }
+  return answer({{"settings", std::move(rows)}, {"file", settings.config_path()}});
+}
+
+HttpResponse set_config(Service& service, const HttpRequest& request) {
+  auto object = parse_json_object(request.body, request.body.size(), "the body");
+  if (!object.ok()) return HttpResponse::error(object.error());
+  std::string name;
+  std::string value;
+  JsonFields fields(*object, "the body");
+  fields.require("name").require("value");
+  fields.text("name", name).text("value", value, 16 << 10);
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  if (Status ok = service.settings.change(name, value); !ok.ok()) {
+    return HttpResponse::error(ok.error());
+  }
+  return answer({{"name", name}, {"value", service.settings.copy().text(name)}});
+}
+
+HttpResponse shut_down(Service& service, const HttpRequest& request) {
+  Millis drain_ms = static_cast<Millis>(service.settings.copy().seconds("drain") * 1000);
+  if (!request.body.empty()) {
+    auto object = parse_json_object(request.body, request.body.size(), "the body");
+    if (!object.ok()) return HttpResponse::error(object.error());
+    JsonFields fields(*object, "the body");
+    fields.integer("drain_ms", drain_ms, 0, 600'000);
+    if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  }
+  service.shut_down(drain_ms);
+  HttpResponse response = answer({{"draining", true}, {"pid", service.pid}});
+  response.close = true;
+  return response;
+}
+
+}  // namespace nc::daemon

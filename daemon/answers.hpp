@@ -1,0 +1,28 @@
+// JSON texts that several handlers send. Brings in Boost.JSON: include it from .cpp files of
+// daemon/ only.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <boost/json.hpp>
+
+#include "cache/store.hpp"
+#include "daemon/http.hpp"
+#include "daemon/leases.hpp"
+
+namespace nc::daemon {
+
+// {"state": "hit", ...}; written by hand because every warm look-up makes one.
+std::string hit_text(const Hit& hit, bool waited);
+boost::json::object miss_json(const Miss& miss);
+boost::json::object builder_json(const Lease& lease);
+boost::json::object failure_json(const Failure& failure);
+boost::json::object entry_json(const EntryInfo& entry);
+boost::json::value optional_number(const std::optional<double>& number);
+HttpResponse answer(boost::json::object object, int status = 200);
+
+// Appends `text` as a JSON string.
+void append_json(std::string& out, std::string_view text);
+
+}  // namespace nc::daemon

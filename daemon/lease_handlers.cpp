@@ -1,0 +1,165 @@
+// What builders tell about their leases, and clients about look-ups they gave up.
+#include "base/log.hpp"
+#include "cache/json_fields.hpp"
+#include "daemon/answers.hpp"
+#include "daemon/service.hpp"
+
+namespace nc::daemon {
+namespace {
+
+namespace js = boost::json;
+
+struct Named {  // which lease is meant
+  ActionKey key;
+  std::uint64_t fence = 0;
+};
+
+HttpResponse lost(const std::string& id) {
+  return HttpResponse::error({Code::kLeaseLost,
+                              "lease " + id.substr(0, 64) + " is not held any more",
+                              "drop this build and look the key up again"});
+}
+
+Result<js::object> body_of(const HttpRequest& request) {
+  return parse_json_object(request.body, request.body.size(), "the body");
+}
+
+// After a restart, or a long pause of the builder: the lease is taken up again when nothing speaks
+// against it.
+bool adopt(Service& service, const HttpRequest& request, const Named& named,
+           const std::string& progress) {
+  auto entry = service.store.peek(named.key);
+  if (service.draining || !entry.ok() || *entry) return false;
+  Lease lease;
+  lease.id = request.arg;
+  lease.fence = named.fence;
+  lease.request.key = named.key;
+  lease.builder.host = service.host;
+  const pid_t pid = request.connection->peer().pid;
+  if (auto process = service.processes.identify(pid); process.ok())
+    lease.builder.process = *process;
+  lease.granted_ms = service.clock.wall_ms();
+  lease.progress = progress;
+  if (!service.leases.adopt(lease)) return false;
+  service.keeper.follow(lease);
+  return true;
+}
+
+}  // namespace
+
+HttpResponse heartbeat(Service& service, const HttpRequest& request) {
+  auto object = body_of(request);
+  if (!object.ok()) return HttpResponse::error(object.error());
+  Named named;
+  std::string progress;
+  JsonFields fields(*object, "the body");
+  fields.require("key").require("fence");
+  fields.digest("key", named.key)
+      .integer("fence", named.fence, 1, JsonFields::kMaxInteger)
+      .text("progress", progress);
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  if (!is_hex(request.arg, 32)) return lost(request.arg);
+
+  auto beat = service.leases.heartbeat(request.arg, named.key, named.fence, progress);
+  if (beat == LeaseTable::Beat::kUnknown && adopt(service, request, named, progress)) {
+    beat = LeaseTable::Beat::kExtended;
+  }
+  if (beat != LeaseTable::Beat::kExtended) return lost(request.arg);
+  return answer({{"ttl_ms", service.leases.lease_ttl()}});
+}
+
+HttpResponse fail_lease(Service& service, const HttpRequest& request) {
+  auto object = body_of(request);
+  if (!object.ok()) return HttpResponse::error(object.error());
+  Named named;
+  std::string class_name;
+  Failure failure;
+  JsonFields fields(*object, "the body");
+  fields.require("key").require("class");
+  fields.digest("key", named.key)
+      .integer("fence", named.fence, 0, JsonFields::kMaxInteger)
+      .text("class", class_name)
+      .text("message", failure.message, 64 << 10)
+      .text("log", failure.log, 4 << 20)
+      .integer("exit_code", failure.exit_code, -JsonFields::kMaxInteger, JsonFields::kMaxInteger);
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  auto parsed = parse_failure_class(class_name);
+  if (!parsed.ok()) return HttpResponse::error(parsed.error());
+
+  const auto lease = service.leases.find(request.arg);
+  if (!lease || lease->request.key != named.key) return lost(request.arg);
+  const Millis ttl = static_cast<Millis>(service.settings.copy().seconds("failure_ttl") * 1000);
+  failure.failure_class = *parsed;
+  bool kept = remembered(*parsed) && ttl > 0;
+  if (kept) {
+    const Request& asked = lease->request;
+    failure.key = named.key;
+    failure.name_space = asked.name_space;
+    failure.label = asked.label;
+    failure.compiler = asked.compiler;
+    failure.model = asked.model;
+    failure.kind = asked.kind;
+    failure.parts = asked.parts;
+    failure.created_ms = service.clock.wall_ms();
+    failure.expires_ms = failure.created_ms + ttl;
+    if (Status written = service.store.remember_failure(failure); !written.ok()) {
+      log::warn("leases", "a failure is not remembered: {}", written.error().text());
+      kept = false;
+    }
+  }
+  service.keeper.apply(kept ? service.leases.settled(named.key)
+                            : service.leases.end(request.arg, LeaseTable::End::kFailed));
+  return answer({{"remembered", kept}, {"expires_ms", kept ? failure.expires_ms : 0}});
+}
+
+HttpResponse release_lease(Service& service, const HttpRequest& request) {
+  const auto lease = service.leases.find(request.arg);
+  if (!lease || lease->request.key.hex() != request.query("key")) return lost(request.arg);
+  service.keeper.apply(service.leases.end(request.arg, LeaseTable::End::kReleased));
+  return answer({{"released", true}});
+}
+
+HttpResponse list_leases(Service& service, const HttpRequest&) {
+  js::array leases;
+  for (const auto& one : service.leases.list()) {
+    const Request& asked = one.lease.request;
+    leases.push_back(js::object{
+        {"id", one.lease.id},
+        {"fence", one.lease.fence},
+        {"key", asked.key.hex()},
+        {"namespace", asked.name_space},
+        {"kind", asked.kind},
+        {"label", asked.label},
+        {"builder", builder_json(one.lease)},
+        {"granted_ms", one.lease.granted_ms},
+        {"elapsed_s", one.elapsed_s},
+        {"usual_s", optional_number(service.store.usual_build_seconds(asked.kind, asked.label))},
+        {"expires_in_ms", one.expires_in_ms},
+        {"waiters", one.waiters},
+        {"progress", one.lease.progress}});
+  }
+  return answer({{"leases", std::move(leases)}});
+}
+
+HttpResponse bypass(Service& service, const HttpRequest& request) {
+  auto object = body_of(request);
+  if (!object.ok()) return HttpResponse::error(object.error());
+  std::string name_space = "default";
+  std::string reason;
+  std::string ticket;
+  std::uint32_t count = 1;
+  JsonFields fields(*object, "the body");
+  fields.require("reason");
+  fields.text("namespace", name_space, 64, is_namespace_name)
+      .text("reason", reason, 64)
+      .integer("count", count, 1, 1'000'000);
+  if (const auto* given = fields.member("ticket"); given != nullptr && !given->is_null()) {
+    fields.text("ticket", ticket, 64);
+  }
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  if (!ticket.empty()) service.keeper.apply(service.leases.forget_ticket(ticket));
+  service.store.count_bypass(name_space, reason, count);
+  return answer({{"counted", count}});
+}
+
+}  // namespace nc::daemon

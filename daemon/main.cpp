@@ -1,0 +1,136 @@
+// neuroncached. This file reads as the life of the process.
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "base/log.hpp"
+#include "daemon/detach.hpp"
+#include "daemon/listener.hpp"
+#include "daemon/maintenance.hpp"
+#include "daemon/server.hpp"
+#include "daemon/startup.hpp"
+
+namespace nc::daemon {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+// ok also when another daemon serves already.
+Status serve(const Options& options, Settings loaded, Starter& starter) {
+  const pid_t parent = ::getppid();
+  FileSystem& fs = real_filesystem();
+  Clock& clock = system_clock();
+  NC_TRY(open_log(loaded));
+
+  // Our place: the socket that systemd hands over, else the one that we take.
+  NC_ASSIGN(auto listener, inherited_listener());
+  std::optional<Place> place;
+  if (!listener) {
+    NC_ASSIGN(place, Place::take(fs, clock, {loaded.text("socket"), !options.exit_with_parent}));
+    if (!place) {
+      log::info("daemon", "another one answers at {} already", loaded.text("socket"));
+      starter.ready();
+      return {};
+    }
+  }
+
+  NC_ASSIGN(auto store, Store::open(store_options(loaded), {fs, clock, system_random()}));
+  LiveSettings settings(std::move(loaded));
+  const Settings initial = settings.copy();
+  const bool read_only = initial.boolean("read_only");
+  LeaseTable leases(clock, system_random(), {});
+  LeaseKeeper keeper({leases, *store, system_processes(), clock}, !read_only);
+  DiskPool pool(static_cast<std::size_t>(initial.integer("disk_threads")));
+  Service service(*store, leases, keeper, settings, pool, clock, system_processes());
+  service.store_path = initial.text("dir");
+  service.host = host_name();
+  service.read_only = read_only;
+  service.pid = ::getpid();
+  service.started_ms = clock.wall_ms();
+  NC_TRY(keeper.restore());
+  NC_TRY(keeper.start());
+
+  if (!listener) {
+    NC_ASSIGN(listener, place->listen());
+  }
+  const std::string at = bound_path(listener->get());
+  Server server(service, std::move(*listener),
+                {static_cast<std::size_t>(initial.integer("io_threads")),
+                 static_cast<std::uint64_t>(initial.integer("max_connections"))});
+  settings.subscribe([&](const Settings& now) {
+    server.set_request_timeout(millis(now, "request_timeout"));
+    leases.set_lease_ttl(millis(now, "lease_ttl"));
+    store->set_limits(store_options(now));
+    if (auto level = log::parse_level(now.text("log_level")); level.ok()) log::set_level(*level);
+  });
+
+  const auto leave_when_idle = [&] {
+    const Millis limit = millis(settings.copy(), "idle_exit");
+    const Millis since = server.idle_since();
+    if (limit <= 0 || since == 0 || leases.leases() > 0) return;
+    if (clock.monotonic_ms() - since < limit) return;
+    log::info("daemon", "nobody was here for {} s: leaving", limit / 1000);
+    server.shut_down(0);
+  };
+  const auto leave_with_parent = [&] {
+    if (options.exit_with_parent && ::getppid() != parent) server.shut_down(0);
+  };
+  const auto stop_listening = [&] {
+    notify_manager("STOPPING=1");
+    if (place) place->leave();
+  };
+  const auto reload = [&] {
+    ignore_error(open_log(settings.copy()), "the old log goes on");
+    auto fresh = read_settings(options);
+    if (!fresh.ok()) {
+      return log::error("daemon", "settings are not reloaded: {}", fresh.error().text());
+    }
+    for (const auto& name : settings.reload(*fresh)) {
+      log::warn("daemon", "{} changes with the next start", name);
+    }
+    log::info("daemon", "log reopened, settings reloaded");
+  };
+
+  Status served;
+  {
+    Maintenance maintenance({[&] { store->maintain(); }, leave_when_idle, leave_with_parent});
+    log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
+    starter.ready();
+    notify_manager("READY=1");
+    served = server.run(stop_listening, reload);
+  }
+  pool.stop();
+  keeper.stop();
+  if (Status flushed = store->flush(); !flushed.ok()) {
+    log::error("daemon", "the last flush failed: {}", flushed.error().text());
+  }
+  log::info("daemon", "bye");
+  return served;
+}
+
+int run(std::span<const char* const> arguments) {
+  prepare_process();
+  Starter starter;
+  auto options = parse_options(arguments);
+  if (!options.ok()) return starter.failed(options.error().text()), kUsage;
+  if (options->help) return std::fputs(help_text().c_str(), stdout), 0;
+  if (options->version) return std::puts("neuroncached " NC_VERSION), 0;
+  auto settings = read_settings(*options);
+  if (!settings.ok()) return starter.failed(settings.error().text()), kUsage;
+
+  if (options->detach) starter = Starter::detach();
+  const bool own_log = !settings->text("log_file").empty();
+  Status served = serve(*options, std::move(*settings), starter);
+  if (served.ok()) return 0;
+  if (own_log) log::error("daemon", "cannot go on: {}", served.error().text());
+  return starter.failed(served.error().text()), kFailed;
+}
+
+}  // namespace
+}  // namespace nc::daemon
+
+int main(int argc, char** argv) {
+  return nc::daemon::run({argv + 1, static_cast<std::size_t>(argc - 1)});
+}

@@ -1,0 +1,102 @@
+#include "daemon/options.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/settings.hpp"
+
+namespace nc::daemon {
+namespace {
+
+std::string flag_of(std::string_view name) {
+  std::string flag = "--" + std::string(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+bool ours(const SettingSpec& spec) {
+  return spec.reader == "daemon" || spec.reader == "all";
+}
+
+bool* own_flag(Options& options, std::string_view flag) {
+  if (flag == "--detach") return &options.detach;
+  if (flag == "--exit-with-parent") return &options.exit_with_parent;
+  if (flag == "--help" || flag == "-h") return &options.help;
+  if (flag == "--version" || flag == "-V") return &options.version;
+  return nullptr;
+}
+
+const SettingSpec* setting_of(std::string_view flag) {
+  for (const SettingSpec& spec : setting_table()) {
+    if (flag_of(spec.name) == flag) return &spec;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<Options> parse_options(std::span<const char* const> arguments) {
+  Options options;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    const auto equals = argument.find('=');
+    const std::string_view flag = argument.substr(0, equals);
+    const bool has_value = equals != std::string_view::npos;
+    if (bool* own = own_flag(options, flag); own != nullptr && !has_value) {
+      *own = true;
+      continue;
+    }
+    const SettingSpec* spec = setting_of(flag);
+    if (spec == nullptr && flag != "--config") {
+      if (!argument.starts_with("-")) {
+        return Error{Code::kInvalid, fmt::format("unexpected argument '{}'", argument),
+                     "see neuroncached --help"};
+      }
+      return unknown_setting(flag);
+    }
+    std::string value;
+    if (has_value) {
+      value = argument.substr(equals + 1);
+    } else if (spec != nullptr && spec->type == SettingType::kBool) {
+      value = "true";
+    } else if (i + 1 < arguments.size()) {
+      value = arguments[++i];
+    } else {
+      return Error{Code::kInvalid, fmt::format("{} needs a value", flag),
+                   "see neuroncached --help"};
+    }
+    if (spec == nullptr) {
+      options.config = value;
+    } else {
+      options.settings[std::string(spec->name)] = value;
+    }
+  }
+  return options;
+}
+
+std::string help_text() {
+  std::string text =
+      "neuroncached: keeps what compilers made, and lets each thing be made once.\n"
+      "\n"
+      "usage: neuroncached [--detach] [--SETTING VALUE]...\n"
+      "\n"
+      "  --detach            run in the background; returns when it is ready, or another one is\n"
+      "  --exit-with-parent  end when the process that started this one ends\n"
+      "  --config FILE       the settings file (TOML)\n"
+      "  --version, --help\n"
+      "\n"
+      "Settings (also NEURONCACHE_<NAME> in the environment, and the settings file):\n"
+      "\n";
+  for (const SettingSpec& spec : setting_table()) {
+    if (!ours(spec)) continue;
+    text += fmt::format("  {}\n      {}", flag_of(spec.name), spec.help);
+    if (!spec.default_value.empty()) text += fmt::format(" Default: {}.", spec.default_value);
+    if (!spec.range.empty()) text += fmt::format(" Range: {}.", spec.range);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace nc::daemon

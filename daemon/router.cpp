@@ -1,0 +1,160 @@
+#include "daemon/router.hpp"
+
+#include <array>
+#include <charconv>
+#include <exception>
+
+#include "base/log.hpp"
+#include "client/protocol.hpp"
+#include "daemon/head_parser.hpp"
+
+namespace nc::daemon {
+namespace {
+
+constexpr std::uint64_t kSmall = 64 << 10;
+constexpr std::uint64_t kLarge = 4 << 20;  // parts of a key, a manifest, the log of a failure
+
+template <HttpResponse (*kHandler)(Service&, const HttpRequest&)>
+void sync(Service& service, Call call) {
+  call.reply(kHandler(service, call.request));
+}
+
+constexpr Route get(std::string_view pattern, void (*handle)(Service&, Call),
+                    Lane lane = Lane::kQuick) {
+  return {Method::kGet, pattern, BodyKind::kNone, 0, lane, handle, nullptr};
+}
+constexpr Route post(std::string_view pattern, std::uint64_t max, void (*handle)(Service&, Call),
+                     Lane lane = Lane::kQuick) {
+  return {Method::kPost, pattern, BodyKind::kJson, max, lane, handle, nullptr};
+}
+
+constexpr std::array kRoutes = {
+    get("/v1/hello", sync<hello>),
+    post("/v1/actions/{key}/acquire", kLarge, acquire),
+    get("/v1/actions/{key}", sync<get_action>),
+    Route{Method::kPut, "/v1/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow, sync<put_action>,
+          nullptr},
+    get("/v1/blobs/{digest}", sync<get_blob>, Lane::kSlow),
+    Route{Method::kHead, "/v1/blobs/{digest}", BodyKind::kNone, 0, Lane::kQuick, sync<head_blob>,
+          nullptr},
+    Route{Method::kPut, "/v1/blobs/{digest}", BodyKind::kBlob, 0, Lane::kSlow, nullptr, put_blob},
+    post("/v1/leases/{id}/heartbeat", kSmall, sync<heartbeat>),
+    post("/v1/leases/{id}/fail", kLarge, sync<fail_lease>),
+    Route{Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick, sync<release_lease>,
+          nullptr},
+    get("/v1/leases", sync<list_leases>),
+    post("/v1/bypass", kSmall, sync<bypass>),
+    get("/v1/stats", sync<stats>),
+    get("/v1/entries", sync<list_entries>, Lane::kSlow),
+    get("/v1/entries/{prefix}", sync<get_entry>),
+    post("/v1/prune", kSmall, sync<prune>, Lane::kSlow),
+    post("/v1/verify", kSmall, sync<verify>, Lane::kSlow),
+    post("/v1/pins", kSmall, sync<pin>),
+    get("/v1/misses", sync<misses>),
+    get("/v1/config", sync<get_config>),
+    post("/v1/config", kSmall, sync<set_config>),
+    post("/v1/shutdown", kSmall, sync<shut_down>),
+};
+
+// Compares segment by segment; the variable one goes to `arg`.
+bool matches(std::string_view pattern, std::string_view path, std::string_view& arg) {
+  while (!pattern.empty() && !path.empty()) {
+    if (pattern[0] != '/' || path[0] != '/') return false;
+    pattern.remove_prefix(1);
+    path.remove_prefix(1);
+    const std::string_view want = pattern.substr(0, pattern.find('/'));
+    const std::string_view have = path.substr(0, path.find('/'));
+    if (!want.empty() && want[0] == '{') {
+      if (have.empty()) return false;
+      arg = have;
+    } else if (want != have) {
+      return false;
+    }
+    pattern.remove_prefix(want.size());
+    path.remove_prefix(have.size());
+  }
+  return pattern.empty() && path.empty();
+}
+
+Status check_version(std::string_view text) {
+  if (text.empty()) return {};
+  int version = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), version);
+  const bool number = ec == std::errc() && end == text.data() + text.size();
+  if (number && version >= protocol::kMinVersion && version <= protocol::kVersion) return {};
+  return Error{
+      Code::kUnsupported,
+      fmt::format("this daemon ({}) speaks protocol {} to {}, not {}", NC_VERSION,
+                  protocol::kMinVersion, protocol::kVersion, number ? text : "that"),
+      "install the same version of neuroncache on both ends, then `neuroncache daemon restart`"};
+}
+
+}  // namespace
+
+std::span<const Route> routes() {
+  return kRoutes;
+}
+
+Match route(RequestHead& head) {
+  Match match;
+  const auto refuse = [&match](Error error, int status) {
+    match.status = status;
+    match.error = std::move(error);
+    return match;
+  };
+  const std::string target = std::move(head.path);
+  if (Status ok = split_target(target, head); !ok.ok()) return refuse(ok.error(), 400);
+  if (Status ok = check_version(head.protocol); !ok.ok()) return refuse(ok.error(), 400);
+
+  bool other_method = false;
+  for (const Route& candidate : kRoutes) {
+    std::string_view arg;
+    if (!matches(candidate.pattern, head.path, arg)) continue;
+    if (candidate.method != head.method) {
+      other_method = true;
+      continue;
+    }
+    const bool hex = candidate.pattern.find("{key}") != std::string_view::npos ||
+                     candidate.pattern.find("{digest}") != std::string_view::npos;
+    if (hex && !is_hex(arg, 64)) {
+      return refuse({Code::kInvalid,
+                     "the path needs 64 lower-case hex digits where it says '" +
+                         std::string(arg.substr(0, 80)) + "'",
+                     "send the SHA-256 in hex"},
+                    400);
+    }
+    match.route = &candidate;
+    match.arg = arg;
+    return match;
+  }
+  if (other_method) {
+    return refuse(
+        {Code::kInvalid, head.path + " does not take " + std::string(method_name(head.method)),
+         "see docs/protocol.md"},
+        405);
+  }
+  return refuse(
+      {Code::kNotFound, "there is nothing at " + head.path.substr(0, 200), "see docs/protocol.md"},
+      404);
+}
+
+void run_handler(const Route& route, Service& service, Call call) noexcept {
+  // Kept apart: the handler may have moved the call away before it threw.
+  const Reply reply = call.reply;
+  std::string what;
+  try {
+    route.handle(service, std::move(call));
+    return;
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+    what = "an exception of unknown type";
+  }
+  log::error("daemon", "{} failed: {}", route.pattern, what);
+  guarded("answering", [&reply, &what] {
+    reply(HttpResponse::error({Code::kInternal, "the daemon made an error: " + what,
+                               "please report it with the daemon's log"}));
+  });
+}
+
+}  // namespace nc::daemon

@@ -1,0 +1,82 @@
+// What the handlers work with. Everything in it outlives every request.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/process.hpp"
+#include "cache/store.hpp"
+#include "daemon/disk_pool.hpp"
+#include "daemon/http.hpp"
+#include "daemon/lease_keeper.hpp"
+#include "daemon/leases.hpp"
+#include "daemon/live_settings.hpp"
+
+namespace nc::daemon {
+
+struct Service {
+  Service(Store& s, LeaseTable& l, LeaseKeeper& k, LiveSettings& live, DiskPool& p, Clock& c,
+          Processes& procs)
+      : store(s), leases(l), keeper(k), settings(live), pool(p), clock(c), processes(procs) {}
+
+  Store& store;
+  LeaseTable& leases;
+  LeaseKeeper& keeper;
+  LiveSettings& settings;
+  DiskPool& pool;
+  Clock& clock;
+  Processes& processes;
+
+  std::string store_path;
+  std::string host;
+  bool read_only = false;
+  std::int64_t pid = 0;
+  Millis started_ms = 0;
+
+  std::atomic<std::uint64_t> connections{0};
+  std::atomic<bool> draining{false};
+  std::function<void(Millis drain_ms)> shut_down;  // returns at once
+};
+
+// One request on its way through a handler.
+struct Call {
+  HttpRequest request;
+  Reply reply;
+};
+
+// ---- Look-ups and builds (acquire.cpp) ----
+void acquire(Service& service, Call call);
+
+// ---- Entries as they are published and read (actions.cpp) ----
+HttpResponse get_action(Service& service, const HttpRequest& request);
+HttpResponse put_action(Service& service, const HttpRequest& request);
+
+// ---- Blobs (blobs.cpp) ----
+HttpResponse get_blob(Service& service, const HttpRequest& request);
+HttpResponse head_blob(Service& service, const HttpRequest& request);
+Result<std::unique_ptr<BodySink>> put_blob(Service& service, const HttpRequest& request);
+
+// ---- Leases (lease_handlers.cpp) ----
+HttpResponse heartbeat(Service& service, const HttpRequest& request);
+HttpResponse fail_lease(Service& service, const HttpRequest& request);
+HttpResponse release_lease(Service& service, const HttpRequest& request);
+HttpResponse list_leases(Service& service, const HttpRequest& request);
+HttpResponse bypass(Service& service, const HttpRequest& request);
+
+// ---- Administration (admin.cpp, entries.cpp) ----
+HttpResponse hello(Service& service, const HttpRequest& request);
+HttpResponse stats(Service& service, const HttpRequest& request);
+HttpResponse get_config(Service& service, const HttpRequest& request);
+HttpResponse set_config(Service& service, const HttpRequest& request);
+HttpResponse shut_down(Service& service, const HttpRequest& request);
+HttpResponse misses(Service& service, const HttpRequest& request);
+HttpResponse list_entries(Service& service, const HttpRequest& request);
+HttpResponse get_entry(Service& service, const HttpRequest& request);
+HttpResponse prune(Service& service, const HttpRequest& request);
+HttpResponse verify(Service& service, const HttpRequest& request);
+HttpResponse pin(Service& service, const HttpRequest& request);
+
+}  // namespace nc::daemon

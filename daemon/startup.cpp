@@ -1,0 +1,60 @@
+#include "daemon/startup.hpp"
+
+#include <malloc.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <vector>
+
+#include "base/log.hpp"
+
+namespace nc::daemon {
+namespace {
+
+Status fill(Settings& settings, std::string_view name, const std::string& value) {
+  if (!settings.text(name).empty()) return {};
+  return settings.set(name, value, Origin::kDefault, "worked out at start");
+}
+
+}  // namespace
+
+void prepare_process() {
+  ::umask(077);
+  std::signal(SIGPIPE, SIG_IGN);
+  ::mallopt(M_ARENA_MAX, 2);  // more arenas cost memory while idle and win nothing here
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
+Result<Settings> read_settings(const Options& options) {
+  std::vector<std::string> env = process_environment();
+  if (!options.config.empty()) env.push_back("NEURONCACHE_CONFIG=" + options.config);
+  NC_ASSIGN(Settings settings, Settings::load(real_filesystem(), env, options.settings));
+  NC_TRY(fill(settings, "dir", default_store_dir(env)));
+  NC_TRY(fill(settings, "socket", default_socket_path(env)));
+  // Standard error goes nowhere once we are detached.
+  if (options.detach) NC_TRY(fill(settings, "log_file", join(settings.text("dir"), "daemon.log")));
+  return settings;
+}
+
+Status open_log(const Settings& settings) {
+  const std::string& file = settings.text("log_file");
+  if (!file.empty()) NC_TRY(real_filesystem().make_dirs(parent_dir(file), 0700));
+  return log::configure(settings.text("log_level"), file);
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+Millis millis(const Settings& settings, std::string_view name) {
+  return static_cast<Millis>(settings.seconds(name) * 1000);
+}
+
+}  // namespace nc::daemon

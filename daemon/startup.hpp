@@ -1,0 +1,20 @@
+// What comes before serving: the state of the process and its settings.
+#pragma once
+
+#include <string>
+
+#include "base/settings.hpp"
+#include "daemon/options.hpp"
+
+namespace nc::daemon {
+
+// umask, limits, signals that would end us by accident.
+void prepare_process();
+// The settings of file, environment and flags, with what depends on the machine filled in.
+Result<Settings> read_settings(const Options& options);
+Status open_log(const Settings& settings);
+std::string host_name();
+// "30s" -> 30000.
+Millis millis(const Settings& settings, std::string_view name);
+
+}  // namespace nc::daemon
