@@ -58,6 +58,8 @@ class KeyValueDb {
   // kReadOnly, kDenied, kIo.
   static Result<std::unique_ptr<KeyValueDb>> open(FileSystem& fs, const Options& options);
   virtual ~KeyValueDb() = default;
+  // Puts together what can still be read of a database that does not open. Changes its files.
+  static Status repair(FileSystem& fs, const std::string& dir);
 
   // nullopt: absent. kCorrupt: the block that holds it is damaged.
   virtual Result<std::optional<std::string>> get(Family family, std::string_view key) = 0;

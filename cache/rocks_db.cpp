@@ -15,6 +15,10 @@ namespace {
 
 using rocksdb::Slice;
 
+constexpr std::string_view kFamilyMark =
+    "\xff\xff"
+    "family";
+
 Slice to_slice(std::string_view s) {
   return {s.data(), s.size()};
 }
@@ -48,25 +52,36 @@ Error to_error(const rocksdb::Status& s, std::string_view what, const std::strin
 
 class RocksDb final : public KeyValueDb {
  public:
-  RocksDb(FileSystem& fs, const Options& options) : fs_(fs), options_(options) {
+  RocksDb(FileSystem& fs, const Options& options) : options_(options) {
     if (&fs != &real_filesystem()) env_ = make_rocks_env(fs);
   }
   ~RocksDb() override { close(); }
 
   rocksdb::Status open() {
-    auto options = make_rocks_options(options_.read_only);
-    if (env_) options.db.env = env_.get();
-    options.db.create_if_missing = options_.create && !options_.read_only;
-    std::vector<rocksdb::ColumnFamilyDescriptor> families;
-    for (std::size_t i = 0; i < kFamilies; ++i) {
-      families.emplace_back(family_name(static_cast<Family>(i)), options.families[i]);
+    auto s = open_as(options_.read_only);
+    if (s.ok() && !options_.read_only) s = mark_families();
+    if (s.ok() || options_.read_only || to_error(s, "", "").code != Code::kNoSpace) return s;
+    // Opening writes. On a full disk what is there is served until recover() finds space.
+    const auto full = to_error(s, "cannot open", options_.dir);
+    s = open_as(true);
+    if (s.ok()) {
+      const std::lock_guard lock(broken_mutex_);
+      broken_ = full;
+      must_reopen_ = true;
     }
+    return s;
+  }
+
+  rocksdb::Status open_as(bool read_only) {
+    auto options = make_rocks_options(read_only);
+    if (env_) options.db.env = env_.get();
+    options.db.create_if_missing = options_.create && !read_only;
+    const auto families = descriptors(options);
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
     rocksdb::DB* db = nullptr;
     const auto s =
-        options_.read_only
-            ? rocksdb::DB::OpenForReadOnly(options.db, options_.dir, families, &handles, &db)
-            : rocksdb::DB::Open(options.db, options_.dir, families, &handles, &db);
+        read_only ? rocksdb::DB::OpenForReadOnly(options.db, options_.dir, families, &handles, &db)
+                  : rocksdb::DB::Open(options.db, options_.dir, families, &handles, &db);
     if (!s.ok()) return s;
     db_.reset(db);
     std::copy(handles.begin(), handles.end(), handles_.begin());
@@ -90,6 +105,7 @@ class RocksDb final : public KeyValueDb {
     read.fill_cache = false;
     std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read, handle(family)));
     for (it->Seek(to_slice(from)); it->Valid(); it->Next()) {
+      if (it->key() == to_slice(kFamilyMark)) continue;
       if (!visit(it->key().ToStringView(), it->value().ToStringView())) break;
     }
     if (!it->status().ok()) return to_error(it->status(), "cannot read through", options_.dir);
@@ -131,6 +147,12 @@ class RocksDb final : public KeyValueDb {
     return written(db_->SyncWAL());
   }
 
+  rocksdb::Status repair() {
+    auto options = make_rocks_options(false);
+    if (env_) options.db.env = env_.get();
+    return rocksdb::RepairDB(options_.dir, options.db, descriptors(options));
+  }
+
   nc::Status flush() override {
     std::shared_lock lock(mutex_);
     if (!db_) return closed();
@@ -149,24 +171,26 @@ class RocksDb final : public KeyValueDb {
   }
 
   std::optional<Error> broken() override {
-    std::lock_guard lock(broken_mutex_);
+    const std::lock_guard lock(broken_mutex_);
     return broken_;
   }
 
   nc::Status recover() override {
     std::unique_lock lock(mutex_);
     if (options_.read_only) return {};
-    rocksdb::Status s = db_ ? db_->Resume() : rocksdb::Status::Incomplete();
+    rocksdb::Status s = db_ && !must_reopen_ ? db_->Resume() : rocksdb::Status::Incomplete();
     if (s.ok()) s = probe();
     if (!s.ok()) {
       // Resuming does not help against every kind of failure; opening again does once the cause is
       // gone.
       close();
+      must_reopen_ = false;
       s = open();
-      if (s.ok()) s = probe();
+      if (s.ok() && !must_reopen_) s = probe();
     }
     if (!s.ok()) return to_error(s, "cannot reopen", options_.dir);
-    std::lock_guard broken_lock(broken_mutex_);
+    const std::lock_guard broken_lock(broken_mutex_);
+    if (must_reopen_) return *broken_;
     broken_.reset();
     return {};
   }
@@ -174,6 +198,29 @@ class RocksDb final : public KeyValueDb {
  private:
   rocksdb::ColumnFamilyHandle* handle(Family family) {
     return handles_[static_cast<std::size_t>(family)];
+  }
+
+  // Each family gets a table at once that stays for ever: without one repair() could not tell whose
+  // the records in the log are.
+  rocksdb::Status mark_families() {
+    std::string value;
+    auto s = db_->Get({}, handle(Family::kMeta), to_slice(kFamilyMark), &value);
+    if (!s.IsNotFound()) return s;
+    rocksdb::WriteBatch batch;
+    for (auto* family : handles_) {
+      s = batch.Put(family, to_slice(kFamilyMark), "");
+      if (!s.ok()) return s;
+    }
+    s = db_->Write({}, &batch);
+    return s.ok() ? db_->Flush({}, {handles_.begin(), handles_.end()}) : s;
+  }
+
+  static std::vector<rocksdb::ColumnFamilyDescriptor> descriptors(const RocksOptions& options) {
+    std::vector<rocksdb::ColumnFamilyDescriptor> out;
+    for (std::size_t i = 0; i < kFamilies; ++i) {
+      out.emplace_back(family_name(static_cast<Family>(i)), options.families[i]);
+    }
+    return out;
   }
 
   rocksdb::Status probe() {
@@ -185,7 +232,8 @@ class RocksDb final : public KeyValueDb {
   nc::Status written(const rocksdb::Status& s) {
     if (s.ok()) return {};
     auto error = to_error(s, "cannot write to", options_.dir);
-    std::lock_guard lock(broken_mutex_);
+    const std::lock_guard lock(broken_mutex_);
+    if (must_reopen_) return *broken_;
     broken_ = error;
     return error;
   }
@@ -206,12 +254,12 @@ class RocksDb final : public KeyValueDb {
   }
   static void ignore_status(const rocksdb::Status& s) { s.PermitUncheckedError(); }
 
-  FileSystem& fs_;
   const Options options_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_mutex mutex_;  // exclusive: to close and open again
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> handles_{};
+  bool must_reopen_ = false;  // opened for reading because the disk was full
   std::mutex broken_mutex_;
   std::optional<Error> broken_;
 };
@@ -237,6 +285,13 @@ Result<std::unique_ptr<KeyValueDb>> KeyValueDb::open(FileSystem& fs, const Optio
     error.code = Code::kCorrupt;
   }
   return error;
+}
+
+Status KeyValueDb::repair(FileSystem& fs, const std::string& dir) {
+  RocksDb db(fs, {dir, false, false});
+  const auto s = db.repair();
+  if (!s.ok()) return to_error(s, "cannot repair", dir);
+  return {};
 }
 
 }  // namespace nc

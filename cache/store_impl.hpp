@@ -131,6 +131,7 @@ class StoreImpl final : public Store {
   Status take_lock();
   Status open_index();
   Status set_index_aside(const Error& why);
+  std::uint64_t salvage(const std::string& aside);
   Status load();
   Status load_entries();
   Status load_tombstones();

@@ -82,8 +82,13 @@ Status StoreImpl::check_dir() {
       return Error{Code::kNotFound, "there is no store in " + dir_,
                    "start the daemon once to make it, or name another directory"};
     }
+    // Every directory made on the way has to be there after a power cut, too.
+    std::vector<std::string> made;
+    for (auto dir = dir_; fs_.stat(dir).is(Code::kNotFound); dir = parent_dir(dir)) {
+      made.push_back(parent_dir(dir));
+    }
     NC_TRY(fs_.make_dirs(dir_, 0700));
-    NC_TRY(fs_.sync_dir(parent_dir(dir_)));
+    for (const auto& dir : made) NC_TRY(fs_.sync_dir(dir));
     info = fs_.stat(dir_);
   }
   if (!info.ok()) return std::move(info).error();
@@ -157,9 +162,42 @@ Status StoreImpl::set_index_aside(const Error& why) {
   KvBatch batch;
   batch.put(Family::kMeta, "adopted_ms", std::to_string(adopted_ms_));
   NC_TRY(index_->commit(batch, true));
+  const auto saved = salvage(aside);
   MutexLock lock(mutex_);
-  notice_ = "the index was damaged and made anew; the old one is " + aside;
+  notice_ = "the index was damaged and made anew, " + std::to_string(saved) +
+            " records were saved; the old one is " + aside;
   return {};
+}
+
+// What the old index still tells goes into the new one. Whatever is wrong with it shows when it is
+// used.
+std::uint64_t StoreImpl::salvage(const std::string& aside) {
+  constexpr std::size_t kBatch = 500;
+  std::uint64_t saved = 0;
+  const auto repaired = KeyValueDb::repair(fs_, aside);
+  auto old = KeyValueDb::open(fs_, {aside, false, false});
+  if (!old.ok()) {
+    log::warn("store", "nothing can be saved: {}",
+              repaired.ok() ? old.error().message : repaired.error().message);
+    return saved;
+  }
+  for (const auto family : {Family::kManifests, Family::kBlobs, Family::kEntries, Family::kRecords,
+                            Family::kStats, Family::kMisses}) {
+    KvBatch batch;
+    const auto write = [&] {
+      if (index_->commit(batch, false).ok()) saved += batch.size();
+      batch = {};
+    };
+    const auto read = (*old)->scan(family, {}, [&](std::string_view key, std::string_view value) {
+      batch.put(family, key, std::string(value));
+      if (batch.size() == kBatch) write();
+      return true;
+    });
+    write();
+    if (!read.ok()) log::warn("store", "not everything can be saved: {}", read.error().message);
+  }
+  ignore_error(index_->sync(), "what is lost again is built again");
+  return saved;
 }
 
 Status StoreImpl::open_index() {
@@ -197,6 +235,8 @@ Status StoreImpl::start() {
     test_point(points::kOpenStagingEmptied);
   }
   NC_TRY(open_index());
+  // The names of what was made in it: index, cas, staging, quarantine.
+  if (!read_only_) NC_TRY(fs_.sync_dir(dir_));
   test_point(points::kOpenIndexOpened);
   {
     MutexLock lock(mutex_);
@@ -210,6 +250,10 @@ Status StoreImpl::start() {
     loaded = load();
   }
   NC_TRY(std::move(loaded));
+  if (const auto broken = index_->broken()) {
+    MutexLock lock(mutex_);
+    write_problem_ = broken->message;
+  }
   learn_manifests(kLearnAtOpen);
   measure();
   test_point(points::kOpenLoaded);

@@ -155,7 +155,8 @@ bool StoreImpl::make_room(std::uint64_t bytes, std::uint64_t entries, Removal& r
   const auto fixed = reserved_ + quarantine_bytes_ + bytes;
   // Nothing is evicted for what cannot fit even in an empty store.
   if (fixed + table_.pinned_bytes() > limit || entries > options_.max_entries) return false;
-  const auto over = [&](std::uint64_t max_bytes, std::uint64_t max_entries) {
+  const auto over = [&](std::uint64_t max_bytes,
+                        std::uint64_t max_entries) NC_NO_THREAD_SAFETY_ANALYSIS {
     return table_.charged() + fixed > max_bytes || queue.size() + entries > max_entries;
   };
   if (!over(limit, options_.max_entries)) return true;

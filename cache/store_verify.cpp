@@ -71,7 +71,9 @@ std::string StoreImpl::manifest_problem(const ActionKey& key, std::string_view s
 Status StoreImpl::verify_manifests(std::string& cursor, std::size_t limit, bool repair,
                                    VerifyPage& page) {
   NC_ASSIGN(const auto rows, next_rows(*index_, Family::kManifests, cursor, limit));
-  for (const auto& [key, sealed] : rows) {
+  for (const auto& row : rows) {
+    const auto& key = row.id;
+    const auto& sealed = row.value;
     ++page.checked;
     page.bytes += sealed.size();
     std::uint64_t generation = 0;
