@@ -112,6 +112,28 @@ std::optional<std::string> from_base64(std::string_view text) {
   return out;
 }
 
+bool is_utf8(std::string_view text) {
+  // Lowest code point that needs 2, 3 or 4 bytes.
+  static constexpr std::array<std::uint32_t, 3> kLowest = {0x80, 0x800, 0x10000};
+  for (std::size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i++]);
+    if (first < 0x80) continue;
+    if (first < 0xc0 || first > 0xf7) return false;
+    const std::size_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    if (text.size() - i < more) return false;
+    std::uint32_t point = first & (0x3fU >> more);
+    for (std::size_t end = i + more; i < end; ++i) {
+      const auto next = static_cast<unsigned char>(text[i]);
+      if ((next & 0xc0) != 0x80) return false;
+      point = point << 6 | (next & 0x3fU);
+    }
+    if (point < kLowest[more - 1] || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void put_u32(std::string& out, std::uint32_t v) {
   put_little_endian(out, v);
 }

@@ -28,6 +28,8 @@ bool is_hex(std::string_view s, std::size_t digits);
 std::string to_base64(Bytes bytes);
 std::optional<std::string> from_base64(std::string_view text);
 
+bool is_utf8(std::string_view text);  // well-formed: no overlong forms, no surrogates, <= U+10FFFF
+
 void put_u32(std::string& out, std::uint32_t v);  // little endian
 void put_u64(std::string& out, std::uint64_t v);
 std::uint32_t get_u32(const std::byte* p);

@@ -125,6 +125,7 @@ Result<std::string> check_setting(const SettingSpec& spec, std::string_view raw)
   if (std::ranges::any_of(value, is_control)) {
     return refuse(spec, "...", "no control characters");
   }
+  if (!is_utf8(value)) return refuse(spec, "...", "UTF-8 text only");
   if (value.empty() && spec.default_value.empty()) return std::string();
   switch (spec.type) {
     case SettingType::kString:

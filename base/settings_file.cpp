@@ -1,10 +1,11 @@
 #include "base/settings_file.hpp"
 
 #include <algorithm>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+
+#include "base/bytes.hpp"
 
 namespace nc {
 namespace {
@@ -14,17 +15,68 @@ Error bad_file(const std::string& path, unsigned line, std::string_view what) {
           "correct the file, or name another with NEURONCACHE_CONFIG"};
 }
 
+// toml++ 3.3 runs into undefined behaviour on some characters outside strings ("\u00e9 = 1"), so it
+// is given ASCII only: '%' and every other byte become %XX%, and what comes back is decoded.
+// Control characters, which fail its assertions, are refused.
+constexpr std::string_view kHexDigits = "0123456789ABCDEF";
+
+std::string to_ascii(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x80 && c != '%') {
+      out.push_back(c);
+    } else {
+      out.append({'%', kHexDigits[u >> 4], kHexDigits[u & 15], '%'});
+    }
+  }
+  return out;
+}
+
+std::string from_ascii(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool whole = text[i] == '%' && i + 3 < text.size() && text[i + 3] == '%';
+    const std::size_t high = whole ? kHexDigits.find(text[i + 1]) : std::string_view::npos;
+    const std::size_t low = whole ? kHexDigits.find(text[i + 2]) : std::string_view::npos;
+    if (high == std::string_view::npos || low == std::string_view::npos) {
+      out.push_back(text[i]);
+    } else {
+      out.push_back(static_cast<char>(high * 16 + low));
+      i += 3;
+    }
+  }
+  return out;
+}
+
+Status check_characters(std::string_view text, const std::string& path) {
+  if (!is_utf8(text)) return bad_file(path, 1, "the file is not UTF-8");
+  unsigned line = 1;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '\n') ++line;
+    if ((u < 0x20 && c != '\n' && c != '\t' && c != '\r') || u == 0x7f) {
+      return bad_file(path, line, "there is a control character");
+    }
+  }
+  return {};
+}
+
+// `text` is from to_ascii().
 Result<toml::table> parse_toml(std::string_view text, const std::string& path) {
   toml::parse_result parsed = toml::parse(text, path);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
-    return bad_file(path, error.source().begin.line, error.description());
+    return bad_file(path, error.source().begin.line, from_ascii(error.description()));
   }
   return std::move(parsed).table();
 }
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 std::optional<std::string> scalar_text(const toml::node& node) {
-  if (const auto* s = node.as_string()) return s->get();
+  if (const auto* s = node.as_string()) return from_ascii(s->get());
   if (const auto* b = node.as_boolean()) return b->get() ? "true" : "false";
   if (const auto* i = node.as_integer()) return std::to_string(i->get());
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
@@ -37,23 +89,19 @@ std::optional<std::string> table_text(const toml::table& table) {
   for (const auto& [key, node] : table) {
     const auto value = scalar_text(node);
     if (!value) return std::nullopt;
-    out.append(out.empty() ? "" : ",").append(key.str()).append("=").append(*value);
+    out.append(out.empty() ? "" : ",").append(from_ascii(key.str())).append("=").append(*value);
   }
   return out;
 }
 
-// The byte offset of a position; toml++ counts lines and, within a line, code points, both from 1.
+// The offset of a position in ASCII text; toml++ counts lines and columns from 1.
 std::size_t offset_of(std::string_view text, toml::source_position position) {
   std::size_t at = 0;
   for (unsigned line = 1; line < position.line && at < text.size(); ++line) {
     const std::size_t end = text.find('\n', at);
     at = end == std::string_view::npos ? text.size() : end + 1;
   }
-  for (unsigned column = 1; column < position.column && at < text.size(); ++column) {
-    ++at;
-    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
-  }
-  return at;
+  return std::min<std::size_t>(text.size(), at + position.column - 1);
 }
 
 // Where a new line may go, best first: before the first section with its comment, else at the end;
@@ -108,10 +156,12 @@ std::string toml_string(std::string_view value) {
 
 Result<std::vector<FileSetting>> parse_settings_file(std::string_view text,
                                                      const std::string& path) {
-  NC_ASSIGN(const toml::table root, parse_toml(text, path));
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  NC_TRY(check_characters(text, path));
+  NC_ASSIGN(const toml::table root, parse_toml(to_ascii(text), path));
   std::vector<FileSetting> settings;
   for (const auto& [key, node] : root) {
-    FileSetting setting{std::string(key.str()), "", key.source().begin.line};
+    FileSetting setting{from_ascii(key.str()), "", key.source().begin.line};
     auto value = node.is_table() ? table_text(*node.as_table()) : scalar_text(node);
     if (!value) {
       return bad_file(path, setting.line,
@@ -124,8 +174,16 @@ Result<std::vector<FileSetting>> parse_settings_file(std::string_view text,
   return settings;
 }
 
-Result<std::string> edit_settings_file(const std::string& text, const std::string& path,
-                                       const std::string& name, const std::string& literal) {
+Result<std::string> edit_settings_file(const std::string& original, const std::string& path,
+                                       const std::string& name, const std::string& value) {
+  const bool has_mark = original.starts_with(kByteOrderMark);
+  const auto body = std::string_view(original).substr(has_mark ? kByteOrderMark.size() : 0);
+  NC_TRY(check_characters(body, path));
+  const std::string text = to_ascii(body);
+  const std::string literal = to_ascii(value);
+  const auto done = [&](std::string_view edited) {
+    return std::string(has_mark ? kByteOrderMark : "") + from_ascii(edited);
+  };
   NC_ASSIGN(const toml::table root, parse_toml(text, path));
   if (const toml::node* node = root.get(name)) {
     if (const auto* table = node->as_table(); table != nullptr && !table->is_inline()) {
@@ -137,19 +195,19 @@ Result<std::string> edit_settings_file(const std::string& text, const std::strin
     const std::size_t begin = offset_of(text, node->source().begin);
     const std::size_t end = offset_of(text, node->source().end);
     if (begin <= end) {
-      std::string edited = text.substr(0, begin) + literal + text.substr(end);
-      if (edit_is_right(root, edited, path, name, literal)) return edited;
+      const std::string edited = text.substr(0, begin) + literal + text.substr(end);
+      if (edit_is_right(root, edited, path, name, literal)) return done(edited);
     }
   } else {
     for (const std::size_t place : places_for_new_line(text)) {
       const bool needs_break = place > 0 && text[place - 1] != '\n';
-      std::string edited = text.substr(0, place) + (needs_break ? "\n" : "") + name + " = " +
-                           literal + "\n" + text.substr(place);
-      if (edit_is_right(root, edited, path, name, literal)) return edited;
+      const std::string edited = text.substr(0, place) + (needs_break ? "\n" : "") + name + " = " +
+                                 literal + "\n" + text.substr(place);
+      if (edit_is_right(root, edited, path, name, literal)) return done(edited);
     }
   }
   return Error{Code::kConflict, fmt::format("cannot find where to put {} in {}", name, path),
-               fmt::format("write the line  {} = {}  there by hand", name, literal)};
+               fmt::format("write the line  {} = {}  there by hand", name, value)};
 }
 
 }  // namespace nc

@@ -22,10 +22,10 @@ inline constexpr std::uint64_t kMaxSettingsFile = 1 << 20;
 Result<std::vector<FileSetting>> parse_settings_file(std::string_view text,
                                                      const std::string& path);
 
-// `text` with `name = literal` set: replaced where it stands, else added. Nothing else in the text
-// changes.
-Result<std::string> edit_settings_file(const std::string& text, const std::string& path,
-                                       const std::string& name, const std::string& literal);
+// `original` with `name = value` set (`value` as TOML writes it): replaced where it stands, else
+// added. Nothing else changes.
+Result<std::string> edit_settings_file(const std::string& original, const std::string& path,
+                                       const std::string& name, const std::string& value);
 
 // A value as a TOML string.
 std::string toml_string(std::string_view value);

@@ -47,6 +47,18 @@ TEST(Base64, OneTextPerValue) {
   }
 }
 
+TEST(Utf8, WellFormedOnly) {
+  for (const char* good : {"", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
+                           "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"}) {
+    EXPECT_TRUE(is_utf8(good)) << good;
+  }
+  for (const char* bad :
+       {"\x80", "\xc3", "\xc3(", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+        "\xf8\x88\x80\x80\x80", "\xf0\x80\x80\x80", "\xe2\x82", "\xff"}) {
+    EXPECT_FALSE(is_utf8(bad)) << to_hex(as_bytes(bad));
+  }
+}
+
 TEST(Integers, LittleEndian) {
   std::string out;
   put_u32(out, 0x01020304);

@@ -52,6 +52,12 @@ TEST_F(SaveTest, AddsALineInItsPlace) {
             "namespace = '''x\n[y]\n'''\nio_threads = 4\n");
 }
 
+TEST_F(SaveTest, KeepsByteOrderMarkPercentAndForeignLetters) {
+  EXPECT_EQ(saved("\xef\xbb\xbf# 50 % \xc3\xa9\nstrict = false # %41%\n", "strict", "true"),
+            "\xef\xbb\xbf# 50 % \xc3\xa9\nstrict = true # %41%\n");
+  EXPECT_EQ(saved("\xef\xbb\xbf", "strict", "true"), "\xef\xbb\xbfstrict = true\n");
+}
+
 TEST_F(SaveTest, RefusesWhatItCannotDo) {
   EXPECT_NE(saved("io_threads = 3\n", "io_threads", "1000").find("from 1 to 64"),
             std::string::npos);
@@ -63,10 +69,12 @@ TEST_F(SaveTest, RefusesWhatItCannotDo) {
 }
 
 TEST_F(SaveTest, WhatWasSavedIsLoaded) {
-  const std::pair<const char*, const char*> values[] = {
-      {"dir", "/x y/\"z\"\\"},   {"io_threads", "7"},
-      {"strict", "true"},        {"namespace_quota", "a=1GiB,b=2GiB"},
-      {"namespace", "\xc3\xa9"}, {"log_file", ""}};
+  const std::pair<const char*, const char*> values[] = {{"dir", "/x y/\"z\"\\"},
+                                                        {"io_threads", "7"},
+                                                        {"strict", "true"},
+                                                        {"namespace_quota", "a=1GiB,b=2GiB"},
+                                                        {"namespace", "\xc3\xa9 100 % %C3%"},
+                                                        {"log_file", ""}};
   for (const auto& [name, value] : values) {
     ASSERT_TRUE(Settings::save_to_file(fs_, "/deep/in/c.toml", name, value).ok()) << name;
   }

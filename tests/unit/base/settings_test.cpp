@@ -147,6 +147,7 @@ TEST_F(SettingsTest, BadValuesNameSourceNameValueAndWhatIsAllowed) {
             std::string::npos);
   EXPECT_NE(complaint({"NEURONCACHE_NAMESPACE=a\nb"}).find("control characters"),
             std::string::npos);
+  EXPECT_NE(complaint({"NEURONCACHE_NAMESPACE=a\xff"}).find("UTF-8"), std::string::npos);
   EXPECT_NE(complaint({"NEURONCACHE_NAMESPACE_QUOTA=a"}).find("name=size"), std::string::npos);
   EXPECT_NE(complaint({"NEURONCACHE_NAMESPACE_QUOTA=a=1,a=2"}).find("given twice"),
             std::string::npos);
@@ -195,6 +196,13 @@ TEST_F(SettingsTest, BadFiles) {
   EXPECT_NE(complaint_about_file("dir = '/a'\ndir = '/b'\n").find("line 2"), std::string::npos);
   EXPECT_NE(complaint_about_file(std::string((1 << 20) + 1, '#')).find("/c.toml"),
             std::string::npos);
+  EXPECT_NE(complaint_about_file(std::string("strict = true\n[\0x", 17))
+                .find("line 2: there is a control"),
+            std::string::npos);
+  EXPECT_NE(complaint_about_file("strict = true\n\xc3\xa9 = 1\n").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(complaint_about_file("namespace = '\xff'\n").find("not UTF-8"), std::string::npos);
+  EXPECT_EQ(complaint_about_file("\xef\xbb\xbfstrict = true\n"), "no error");
   EXPECT_EQ(complaint_about_file(""), "no error");
   fs_.fail({.call = FakeFileSystem::Call::kRead, .error = {Code::kDenied, "cannot read it", ""}});
   EXPECT_EQ(complaint({}), "reading the settings file: cannot read it");  // a default file that is
