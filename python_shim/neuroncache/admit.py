@@ -49,9 +49,18 @@ def prepare() -> None:
         _child().start()
 
 
-def admit(graph: LoadedGraph, files: Files, inputs: Sequence[Any], *, unordered_sums: bool) -> None:
+def admit(
+    graph: LoadedGraph,
+    files: Files,
+    inputs: Sequence[Any],
+    *,
+    unordered_sums: bool,
+    random_states: frozenset[int] = frozenset(),
+) -> None:
     """Raises `Unsupported` with the reason when the artifact must not be stored. Leaves the random state as it was."""
-    specs = [specification(value) for value in inputs]
+    specs = [
+        {"random_state": True} if index in random_states else specification(value) for index, value in enumerate(inputs)
+    ]
     size = verify.input_bytes(specs)
     if size > _memory_limit():
         raise Unsupported(f"the graph's inputs take {size >> 20} MiB, too much for a trial run here")

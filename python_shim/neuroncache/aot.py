@@ -56,8 +56,16 @@ class BackwardModule:
 class Compilation:
     """One captured graph on its way through the cache."""
 
-    def __init__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any], cache: Cache, cpu_class: cpu.CpuClass) -> None:
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        inputs: Sequence[Any],
+        options: dict[str, Any],
+        cache: Cache,
+        cpu_class: cpu.CpuClass,
+    ) -> None:
         self.gm = gm
+        self.options = options
         self.inputs = list(inputs)
         self.cache = cache
         self.cpu_class = cpu_class
@@ -120,7 +128,11 @@ class Compilation:
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Any:
         from torch.utils._python_dispatch import _disable_current_modes
 
-        with _disable_current_modes():
+        from neuroncache import inductor
+
+        # A backward graph may get here long after the forward call, when the settings of this graph are no longer in force.
+        settings = compat.inductor_config()
+        with _disable_current_modes(), settings.patch(self.options), inductor.pinned(self.cpu_class):
             result = graphs.compile_functional(
                 gm, example_inputs, keywords, cache=self.cache, cpu_class=self.cpu_class, refused=self.refused
             )

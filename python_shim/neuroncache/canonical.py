@@ -27,7 +27,10 @@ VERSION = 1
 # Operators with an implementation in torch itself. Anybody else's may change while its name stays.
 BUILTIN_NAMESPACES = frozenset("aten prims prim inductor rngprims mkldnn mkl quantized".split())
 # Higher-order operators whose meaning is wholly in their arguments and subgraphs.
-HIGHER_ORDER = frozenset("tag_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast cond".split())
+HIGHER_ORDER = frozenset(
+    """tag_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast cond
+    run_and_save_rng_state run_with_rng_state""".split()
+)
 MAX_CONSTANT_BYTES = 64 << 20
 
 _DTYPES: dict[torch.dtype, str] = {}
@@ -108,7 +111,18 @@ def _is_symbolic_or_getitem(node: fx.Node) -> bool:
     return module in ("_operator", "operator", "math", "torch.utils._sympy.functions", "torch", "builtins")
 
 
-_RANDOM_HINTS = ("rand", "seed", "dropout", "bernoulli", "normal", "multinomial", "exponential", "poisson", "uniform")
+_RANDOM_HINTS = (
+    "rand",
+    "rng",
+    "seed",
+    "dropout",
+    "bernoulli",
+    "normal",
+    "multinomial",
+    "exponential",
+    "poisson",
+    "uniform",
+)
 
 
 def _is_random(node: fx.Node) -> bool:
@@ -118,6 +132,14 @@ def _is_random(node: fx.Node) -> bool:
         return True
     # Wider than needed on purpose ("native_layer_norm" is caught, too): this only keeps nodes in program order.
     return any(hint in str(target) for hint in _RANDOM_HINTS)
+
+
+def random_states(gm: fx.GraphModule) -> frozenset[int]:
+    """Which inputs are states of the random generator, saved by the forward graph for a recomputation."""
+    placeholders = _placeholders(gm)
+    users = [node for node in gm.graph.nodes if str(node.target) == "run_with_rng_state"]
+    states = {node.args[0] for node in users if node.args}
+    return frozenset(index for index, node in enumerate(placeholders) if node in states)
 
 
 def _structural_order(gm: fx.GraphModule) -> list[fx.Node]:
@@ -308,6 +330,9 @@ class _Exporter:
             return f"method:{target}"
         if node.op != "call_function":
             raise Unsupported(f"a node is a {node.op}")
+        return self._callable(target)
+
+    def _callable(self, target: Any) -> str:
         if isinstance(target, torch._ops.OpOverload):
             if target.namespace not in BUILTIN_NAMESPACES:
                 raise Unsupported("an operator from outside torch", op=str(target))
@@ -355,6 +380,8 @@ class _Exporter:
             if not all(type(key) is str for key in value):
                 raise Unsupported("an argument is a dictionary whose keys are not text")
             return {"dict": [[key, self._argument(value[key])] for key in sorted(value)]}
+        if isinstance(value, torch._ops.OpOverload):
+            return {"op": self._callable(value)}
         if kind is type and value.__module__ in ("builtins", "torch"):
             return {"class": f"{value.__module__}.{value.__qualname__}"}
         raise Unsupported(f"an argument is a {kind.__module__}.{kind.__qualname__}")

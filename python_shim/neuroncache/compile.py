@@ -43,7 +43,7 @@ def compile_graph(
     with settings.patch(dict(options)):
         _check(settings, gm)
         cpu_class = cpu.choose(_class_setting(settings), os.environ.get("ATEN_CPU_CAPABILITY"))
-        compilation = Compilation(gm, example_inputs, cache, cpu_class)
+        compilation = Compilation(gm, example_inputs, dict(options), cache, cpu_class)
         try:
             return compilation.run()
         finally:

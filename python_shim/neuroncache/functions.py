@@ -53,15 +53,17 @@ def _resolve(function: Any) -> str:
 
 
 def _candidates(function: Any) -> list[tuple[str, str]]:
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
-    if not isinstance(name, str):
+    names = [getattr(function, attribute, None) for attribute in ("__qualname__", "__name__")]
+    full = next((name for name in names if isinstance(name, str)), None)
+    if full is None:
         return []
+    # Functions that other functions make have their public name in __name__ alone.
+    short = names[1] if isinstance(names[1], str) else full.rpartition(".")[2]
     module = getattr(function, "__module__", None)
-    short = name.rpartition(".")[2]
     found: list[tuple[str, str]] = []
     if isinstance(module, str):
-        found.append((_BUILTIN_MODULES.get(module, module), name))
-        found.append((_BUILTIN_MODULES.get(module, module), short))
+        home = _BUILTIN_MODULES.get(module, module)
+        found += [(home, full), (home, short)]
     if isinstance(function, (BuiltinFunctionType, MethodDescriptorType)) or module is None:
         # Functions in C name a class of torch._C as their home, but live in these modules.
         found += [

@@ -128,6 +128,7 @@ class _Maker:
         self.role = role
         self.cpu_class = cpu_class
         self.graph = graph
+        self.random_states = canonical.random_states(gm)
         self.key = ""
         self.refusal: str | None = None
 
@@ -155,13 +156,12 @@ class _Maker:
         from neuroncache import inductor
 
         admit.prepare()
-        with inductor.pinned(self.cpu_class):
-            generated = inductor.generate(self.gm, self.inputs, self.keywords)
-            try:
-                artifact, parts, meta = self._artifact(generated)
-            except Unsupported as error:
-                self.refusal = error.reason
-                return Built(generated.finish(), None, refusal=error.reason)
+        generated = inductor.generate(self.gm, self.inputs, self.keywords)
+        try:
+            artifact, parts, meta = self._artifact(generated)
+        except Unsupported as error:
+            self.refusal = error.reason
+            return Built(generated.finish(), None, refusal=error.reason)
         return Built(Artifact(self.key, artifact, parts), parts, frozenset([LIBRARY]), meta)
 
     def _artifact(self, generated: Any) -> tuple[LoadedGraph, dict[str, bytes], dict[str, str]]:
@@ -187,7 +187,7 @@ class _Maker:
             # This very object is what runs from here on, as it will in every process that finds it.
             loaded = loader.load(parts[WRAPPER], files.library, parts.get(CONSTANTS))
             unordered = any("atomic_add" in kernel.source for kernel in taken.kernels)
-            admit.admit(loaded, files, self.inputs, unordered_sums=unordered)
+            admit.admit(loaded, files, self.inputs, unordered_sums=unordered, random_states=self.random_states)
         meta = {
             "role": self.role,
             "nodes": str(len(self.graph.document["nodes"])),

@@ -83,6 +83,8 @@ def make_inputs(specs: Sequence[Spec], seed: int, largest_index: int) -> list[An
 def _make(spec: Spec, generator: torch.Generator, largest_index: int) -> Any:
     if "value" in spec:
         return spec["value"]
+    if "random_state" in spec:
+        return torch.Generator().manual_seed(7).get_state()
     dtype = _dtype(spec)
     count = _storage_elements(spec)
     if dtype is torch.bool:
