@@ -206,7 +206,7 @@ def main() -> int:
     print(
         "First step: wall time, the slowest process; CPU: all processes and their compilers together, up to that point;"
     )
-    print("both after imports and construction of the model. From the cache: look-ups that needed no build.")
+    print("both after imports and construction of the model. Look-ups served: by what another process had built.")
     found = problems(eager, cold, warm, four)
     for problem in found:
         print(f"NOT AS IT SHOULD BE: {problem}")
