@@ -1,7 +1,7 @@
 #include "cache/miss_explainer.hpp"
 
 #include <algorithm>
-#include <bitset>
+#include <bit>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxRows = 16;
 constexpr std::size_t kMaxValue = 200;
-constexpr std::size_t kCandidates = 8;  // the first ones may turn out to be gone
+constexpr std::size_t kCandidates = 4;  // the first ones may turn out to be gone
 constexpr std::string_view kAbsent = "(absent)";
 
 std::uint32_t short_hash(std::string_view a, std::string_view b = {}) {
@@ -34,20 +34,29 @@ std::vector<std::uint32_t> part_hashes_of(const KeyParts& parts) {
   return hashes;
 }
 
-// Which of a few hashes are there: one look at a bit says no for nearly all others.
+// Answers for a few hashes whether they are in: one or two looks at a table that fits the cache.
 class HashSet {
  public:
-  explicit HashSet(const std::vector<std::uint32_t>& sorted) : sorted_(sorted) {
-    for (const std::uint32_t h : sorted) bits_.set(h % kBits);
+  explicit HashSet(const std::vector<std::uint32_t>& hashes)
+      : table_(std::bit_ceil(4 * hashes.size() + 4)), mask_(table_.size() - 1) {
+    for (const std::uint32_t h : hashes) {
+      std::size_t at = h & mask_;
+      while (table_[at] != 0) at = (at + 1) & mask_;
+      table_[at] = stored(h);
+    }
   }
   bool contains(std::uint32_t h) const {
-    return bits_.test(h % kBits) && std::binary_search(sorted_.begin(), sorted_.end(), h);
+    for (std::size_t at = h & mask_; table_[at] != 0; at = (at + 1) & mask_) {
+      if (table_[at] == stored(h)) return true;
+    }
+    return false;
   }
 
  private:
-  static constexpr std::size_t kBits = 8192;
-  const std::vector<std::uint32_t>& sorted_;
-  std::bitset<kBits> bits_;
+  static std::uint64_t stored(std::uint32_t h) { return std::uint64_t{h} + 1; }  // 0: free
+
+  std::vector<std::uint64_t> table_;
+  std::size_t mask_;
 };
 
 }  // namespace
@@ -151,19 +160,24 @@ std::vector<ActionKey> MissExplainer::ranked(const Request& request) const {
   // Parts that differ (on either side), another label, how long unseen: small is near.
   using Rank = std::tuple<std::size_t, bool, std::size_t>;
   std::vector<std::pair<Rank, ActionKey>> best;
-  std::size_t unseen = order_.size();
-  for (const Sketch& sketch : order_) {
-    --unseen;
+  std::size_t unseen = 0;
+  for (auto it = order_.rbegin(); it != order_.rend(); ++it, ++unseen) {
+    const Sketch& sketch = *it;
     if (sketch.kind != kind) continue;
     std::size_t common = 0;
     for (const std::uint32_t h : sketch.parts) common += wanted.contains(h) ? 1 : 0;
     const std::size_t most = std::max(hashes.size(), sketch.parts.size());
     if (common * 2 < most) continue;
-    std::pair<Rank, ActionKey> candidate{{most - common, sketch.label != label, unseen},
-                                         sketch.key};
-    if (best.size() == kCandidates && candidate.first > best.back().first) continue;
-    best.insert(std::upper_bound(best.begin(), best.end(), candidate), std::move(candidate));
+    const Rank rank{most - common, sketch.label != label, unseen};
+    if (best.size() == kCandidates && rank > best.back().first) continue;
+    best.insert(std::upper_bound(best.begin(), best.end(), std::pair(rank, sketch.key)),
+                std::pair(rank, sketch.key));
     if (best.size() > kCandidates) best.pop_back();
+    // Nothing can be nearer than one part of the same label, seen last.
+    if (best.size() == kCandidates && std::get<0>(best.back().first) == 1 &&
+        !std::get<1>(best.back().first)) {
+      break;
+    }
   }
   std::vector<ActionKey> keys;
   keys.reserve(best.size());

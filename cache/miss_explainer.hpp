@@ -33,9 +33,8 @@ std::vector<Miss::Differs> compare_parts(const KeyParts& wanted, const KeyParts&
 class MissExplainer {
  public:
   struct Limits {
-    std::size_t max_part_hashes =
-        1'000'000;  // 4 MiB; a look through all of them takes about a millisecond
-    std::size_t max_entries = 50'000;
+    std::size_t max_part_hashes = 400'000;  // 1.6 MiB; looking through all takes a few ms
+    std::size_t max_entries = 20'000;
     std::size_t max_removed = 20'000;  // keys whose removal is remembered
   };
   struct Known {
