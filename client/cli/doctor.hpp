@@ -24,8 +24,8 @@ using Findings = std::vector<Finding>;
 // settings to go on with.
 Settings check_settings(const std::vector<std::string>& env,
                         const std::map<std::string, std::string>& flags, Findings& out);
-void check_daemon(const Settings& settings, const std::string& socket,
-                  const std::string& store_dir, Findings& out);
+void check_daemon(const Settings& settings, const std::string& socket, const std::string& store_dir,
+                  Findings& out);
 void check_socket_dir(const std::string& socket, Findings& out);
 void check_store(const Settings& settings, const std::string& store_dir, Millis now, Findings& out);
 // Python with torch and the shim, autoload, the C++ compiler.

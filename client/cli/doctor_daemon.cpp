@@ -126,8 +126,8 @@ void check_owner(const std::string& what, const std::string& path, Findings& out
 
 }  // namespace
 
-void check_daemon(const Settings& settings, const std::string& socket,
-                  const std::string& store_dir, Findings& out) {
+void check_daemon(const Settings& settings, const std::string& socket, const std::string& store_dir,
+                  Findings& out) {
   const char* path = std::getenv("PATH");
   const auto program =
       client::find_daemon(settings.text("daemon_path"), path == nullptr ? "" : path);

@@ -80,6 +80,23 @@ void write_json(std::string& out, const bj::value& value, int depth) {
   }
 }
 
+// For errors that come without one.
+const char* usual_action(Code code) {
+  switch (code) {
+    case Code::kInvalid:
+      return "see `neuroncache help`";
+    case Code::kNotFound:
+      return "check the name";
+    case Code::kBusy:
+    case Code::kDraining:
+      return "try again in a moment";
+    case Code::kCorrupt:
+      return "run `neuroncache verify`";
+    default:
+      return "see `neuroncache doctor` and the daemon's log";
+  }
+}
+
 }  // namespace
 
 void print(std::string_view text) {
@@ -107,14 +124,16 @@ void print_json(const bj::value& value) {
   print(json_text(value));
 }
 
-void print_error(const Error& error, Format format) {
+void print_error(const Error& given, Format format) {
+  Error error = given;
+  if (error.action.empty()) error.action = usual_action(error.code);
   if (format == Format::kJson) {
     print_json(bj::object{{"error", bj::object{{"code", std::string(code_name(error.code))},
                                                {"message", error.message},
                                                {"action", error.action}}}});
   }
   note(printable(error.message));
-  if (!error.action.empty()) fmt::print(stderr, "  to do: {}\n", printable(error.action));
+  fmt::print(stderr, "  to do: {}\n", printable(error.action));
 }
 
 Status flush_output() {

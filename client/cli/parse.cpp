@@ -143,6 +143,7 @@ Result<Parsed> parse(const std::vector<std::string>& words) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
+  app.require_subcommand(0, 1);  // one verb; what follows it is an argument, even "stats"
   declare_options(app, storage, global_options());
   declare(app, storage, "version", "--version", false, false);
   std::map<const CLI::App*, const Verb*> verbs;
@@ -157,6 +158,7 @@ Result<Parsed> parse(const std::vector<std::string>& words) {
         group->set_help_flag();
         group->allow_extras();
         group->fallthrough();
+        group->require_subcommand(0, 1);
       }
       parent = group;
       name = name.substr(space + 1);

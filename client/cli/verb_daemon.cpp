@@ -29,7 +29,45 @@ struct State {
   bool running = false;
   bool changed = false;  // by this call
   Hello hello;
+  std::vector<client::LeaseInfo> builds;  // under way
 };
+
+bj::array builds_json(const std::vector<client::LeaseInfo>& builds) {
+  bj::array out;
+  for (const client::LeaseInfo& b : builds) {
+    out.push_back(bj::object{{"key", b.key},
+                             {"kind", b.kind},
+                             {"label", b.label},
+                             {"host", b.builder.host},
+                             {"pid", b.builder.pid},
+                             {"program", b.builder.program},
+                             {"elapsed_s", b.elapsed_s},
+                             {"usual_s", b.usual_s ? bj::value(*b.usual_s) : bj::value(nullptr)},
+                             {"waiters", b.waiters},
+                             {"progress", b.progress}});
+  }
+  return out;
+}
+
+std::string builds_text(const std::vector<client::LeaseInfo>& builds) {
+  if (builds.empty()) return "";
+  using Align = Table::Align;
+  Table table({{"BUILDING", "key"},
+               {"LABEL", "label", Align::kLeft, true},
+               {"BY", "by"},
+               {"FOR", "elapsed", Align::kRight},
+               {"USUALLY", "usual", Align::kRight},
+               {"WAITING", "waiters", Align::kRight},
+               {"PROGRESS", "progress", Align::kLeft, true}});
+  for (const client::LeaseInfo& b : builds) {
+    table.add({key_cell(b.key), printable(b.label),
+               printable(fmt::format("{} ({})", b.builder.program, b.builder.pid)),
+               format_duration(b.elapsed_s),
+               b.usual_s ? format_duration(*b.usual_s) : std::string("-"),
+               count_cell(static_cast<double>(b.waiters)), printable(b.progress)});
+  }
+  return "\n" + table.text(terminal_width());
+}
 
 void report(const Context& context, const State& state, std::string_view what) {
   const std::string& socket = context.socket_path();
@@ -43,6 +81,7 @@ void report(const Context& context, const State& state, std::string_view what) {
           "  pid      {}\n  version  {}\n  socket   {}\n  store    {}{}\n  up for   {}\n", h.pid,
           h.version, socket, h.store_path, h.read_only ? " (read-only)" : "",
           format_duration(std::max(0.0, up_s))));
+      print(builds_text(state.builds));
       break;
     }
     case Format::kJson: {
@@ -53,6 +92,7 @@ void report(const Context& context, const State& state, std::string_view what) {
         out["started_ms"] = h.started_ms;
         out["store"] =
             bj::object{{"id", h.store_id}, {"path", h.store_path}, {"read_only", h.read_only}};
+        out["builds"] = builds_json(state.builds);
       }
       print_json(out);
       break;
@@ -151,7 +191,10 @@ Result<int> run_restart(Context& context) {
 }
 
 Result<int> run_status(Context& context) {
-  NC_ASSIGN(const State state, look(context));
+  NC_ASSIGN(State state, look(context));
+  if (state.running) {
+    NC_ASSIGN(state.builds, Client(options_of(context)).leases());
+  }
   report(context, state,
          state.running ? std::string("The daemon is running.")
                        : fmt::format("The daemon is not running (nobody listens at {}).",

@@ -40,6 +40,18 @@ TEST(Parse, ArgumentsBeforeAndAfterOptions) {
   EXPECT_EQ(parsed->values.at("model").back(), "llama");
 }
 
+TEST(Parse, AnArgumentMayBeCalledLikeAVerb) {
+  const auto help = parse({"help", "daemon", "start"});
+  ASSERT_TRUE(help.ok()) << help.error().text();
+  EXPECT_EQ(help->verb, &kHelpVerb);
+  EXPECT_EQ(help->values.at("VERB"), (std::vector<std::string>{"daemon", "start"}));
+  const auto file = parse({"export", "stats", "--format", "json"});
+  ASSERT_TRUE(file.ok()) << file.error().text();
+  EXPECT_EQ(file->verb, &kExportVerb);
+  EXPECT_EQ(file->values.at("FILE").back(), "stats");
+  EXPECT_TRUE(parse({"daemon", "start", "stop"}).is(Code::kInvalid));
+}
+
 TEST(Parse, NothingAndHelp) {
   EXPECT_EQ(parse({})->verb, &kHelpVerb);
   EXPECT_EQ(parse({"--help"})->verb, &kHelpVerb);
