@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._dynamo import config as dynamo_config
 from torch._functorch import config as functorch_config
+from torch._inductor import config as inductor_config
 
 from neuroncache import config, counters, log
 from neuroncache.cache import Cache
@@ -45,6 +46,7 @@ def on_graph(
             reason = error.reason
             counters.bypass("unsupported")
             counters.refusal(error.op, error.reason, error.source)
+            _cache.bypassed("unsupported")
             log.debug("a graph is left to stock torch: %s", error.reason)
         except Exception as error:
             if passes_through(error) or config.get("strict"):
@@ -53,6 +55,7 @@ def on_graph(
             reason = f"{type(error).__name__}: {error}"
             counters.count("errors")
             counters.bypass("error")
+            _cache.bypassed("error")
             log.warn("error", f"a graph is left to stock torch.compile after {reason}")
             log.logger.debug("neuroncache: cause of the above", exc_info=True)
         return stock(gm, example_inputs)
@@ -83,7 +86,7 @@ def _bypass_reason(example_inputs: list[Any]) -> str | None:
     # Tools that take the compiler apart must see the real one.
     if dynamo_config.repro_after is not None or _bisecting():
         return "debugging"
-    if torch._inductor.config.force_disable_caches:
+    if inductor_config.force_disable_caches:
         return "caches_disabled"
     return None
 

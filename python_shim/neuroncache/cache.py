@@ -6,6 +6,7 @@ build by this process: it never hangs (every wait has a limit or a live builder)
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -51,3 +52,10 @@ class Cache:
         except (DaemonUnavailable, ProtocolError, KeyError, TypeError) as error:
             log.debug("look-up of %s: %s", key[:12], error)
             return None
+
+    def bypassed(self, reason: str) -> None:
+        """Has the daemon count that something went without it, where it is in use anyway."""
+        client = self._client or default_client()
+        if client.in_use:
+            with contextlib.suppress(DaemonUnavailable, ProtocolError):
+                client.bypass(config.get("namespace"), reason)

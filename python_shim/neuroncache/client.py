@@ -7,6 +7,7 @@ parent's connections).
 
 from __future__ import annotations
 
+import atexit
 import errno
 import hashlib
 import http.client
@@ -180,6 +181,11 @@ class Client:
         """Why the daemon is being left alone at the moment, else ''."""
         return self._down_reason if time.monotonic() < self._down_until else ""
 
+    @property
+    def in_use(self) -> bool:
+        """Whether the daemon answered before and is not being left alone."""
+        return self._met and not self.down
+
     def retry_now(self) -> None:
         """Forgets an earlier failure: for a caller with a result of minutes in its hands, one more attempt is cheap."""
         self._down_until = 0.0
@@ -305,6 +311,7 @@ class Client:
                     if (self._start is None or not self._start()) and not self._met:
                         raise
                     started = True
+                    deadline = time.monotonic() + self._connect_timeout
                 if time.monotonic() > deadline:
                     raise
             time.sleep(pause)
@@ -352,6 +359,13 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_clients):
+        client.close()
+
 
 _default: tuple[tuple[Any, ...], Client] | None = None
 _default_lock = module_lock()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from neuroncache import config, counters
 from neuroncache.artifact import Built, Hit
 from neuroncache.cache import Cache
 from neuroncache.errors import LoadRefused, Unsupported
+from neuroncache.progress import Progress
 
 # Prints what it obtained and its counters; the build takes argv[2] seconds and leaves a mark in argv[1].
 WORKER = """
@@ -277,3 +280,26 @@ def test_a_damaged_file_is_not_used(here: Cache, daemon: Daemon) -> None:
     path.write_bytes(b"x" * len(data))
     assert _obtain(here, "d", built, load) in ("v", "loaded")
     assert all(content == data for content in seen)
+
+
+@pytest.mark.parametrize(("terminal", "rank", "shown"), [(True, "0", True), (True, "3", False), (False, "0", False)])
+def test_waiting_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, rank: str, shown: bool
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    progress = Progress("llama forward")
+    progress.show({"builder": {"pid": 7, "program": "train.py"}, "elapsed_s": 3.2, "usual_s": 30.0})
+    progress.clear()
+    assert ("process 7 (train.py) to build llama forward: 3 s of usually 30 s" in stream.getvalue()) == shown
+    assert stream.getvalue().endswith("\r") == shown
+
+
+def test_what_goes_without_the_cache_is_counted_where_it_is_in_use(here: Cache, daemon: Daemon) -> None:
+    here.bypassed("unsupported")
+    assert daemon.counters()["bypasses"] == 0, "a daemon that nobody needs is not called for this"
+    _obtain(here, "b", Built("v", {"o": b"v"}))
+    here.bypassed("unsupported")
+    assert daemon.counters()["bypasses"] == 1
