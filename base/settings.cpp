@@ -47,8 +47,7 @@ std::string name_of_flag(std::string_view flag) {
 struct Assignment {
   std::string name;
   std::string value;
-  std::string where;  // for messages: "environment NEURONCACHE_DIR"
-  Error unknown;      // what to say when there is no such setting
+  std::string variable;
 };
 
 // The settings of the environment, in its order. NEURONCACHE and NEURONCACHE_CONFIG are no
@@ -65,8 +64,7 @@ std::vector<Assignment> from_environment(std::span<const std::string> env) {
     if (value.empty() && find_setting(name) != nullptr) continue;
     // Only the upper-case form is a setting: NEURONCACHE_dir is a slip like any other.
     if (env_form(name) != variable) name = variable;
-    out.push_back({std::move(name), std::string(value), fmt::format("environment {}", variable),
-                   unknown_setting(variable)});
+    out.push_back({std::move(name), std::string(value), std::string(variable)});
   }
   return out;
 }
@@ -162,9 +160,12 @@ Result<Settings> Settings::load(FileSystem& fs, std::span<const std::string> env
   }
 
   for (const Assignment& a : from_environment(env)) {
-    if (find_setting(a.name) == nullptr) return Error(a.unknown).context("environment");
-    if (auto set = settings.set(a.name, a.value, Origin::kEnvironment, a.where); !set.ok()) {
-      return std::move(set).error().context(a.where);
+    if (find_setting(a.name) == nullptr) {
+      return unknown_setting(a.variable).context("environment");
+    }
+    const std::string where = "environment " + a.variable;
+    if (auto set = settings.set(a.name, a.value, Origin::kEnvironment, where); !set.ok()) {
+      return std::move(set).error().context(where);
     }
   }
 

@@ -3,9 +3,20 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include "base/bytes.hpp"
+
+// toml++ 3.3 has assertions that a wrong file can fail ("[="), and leaves them out, or takes them
+// for granted, in release builds. Here each is an error in every build.
+namespace {
+struct TomlAssertion {};
+[[noreturn]] void fail_toml_assertion() { throw TomlAssertion(); }
+}  // namespace
+#define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : fail_toml_assertion())
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
 namespace nc {
 namespace {
@@ -64,13 +75,16 @@ Status check_characters(std::string_view text, const std::string& path) {
 }
 
 // `text` is from to_ascii().
-Result<toml::table> parse_toml(std::string_view text, const std::string& path) {
+Result<toml::table> parse_toml(std::string_view text, const std::string& path) try {
   toml::parse_result parsed = toml::parse(text, path);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
     return bad_file(path, error.source().begin.line, from_ascii(error.description()));
   }
   return std::move(parsed).table();
+} catch (const TomlAssertion&) {
+  return Error{Code::kInvalid, fmt::format("file {} is not TOML", path),
+               "look for a [section] or a key that begins with a wrong character"};
 }
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";

@@ -203,6 +203,7 @@ TEST_F(SettingsTest, BadFiles) {
             std::string::npos);
   EXPECT_NE(complaint_about_file("namespace = '\xff'\n").find("not UTF-8"), std::string::npos);
   EXPECT_EQ(complaint_about_file("\xef\xbb\xbfstrict = true\n"), "no error");
+  EXPECT_NE(complaint_about_file("[= x]\n").find("file /c.toml is not TOML"), std::string::npos);
   EXPECT_EQ(complaint_about_file(""), "no error");
   fs_.fail({.call = FakeFileSystem::Call::kRead, .error = {Code::kDenied, "cannot read it", ""}});
   EXPECT_EQ(complaint({}), "reading the settings file: cannot read it");  // a default file that is
