@@ -51,11 +51,11 @@ class Samples {
   std::vector<double> values_;
 };
 
-// In $NEURONCACHE_BENCH_DIR, else the working directory: the disk that counts, not a tmpfs.
+// In $NC_BENCH_DIR, else the working directory: the disk that counts, not a tmpfs.
 class TempDir {
  public:
   TempDir() {
-    const char* base = std::getenv("NEURONCACHE_BENCH_DIR");
+    const char* base = std::getenv("NC_BENCH_DIR");
     std::string name =
         (base != nullptr ? std::filesystem::path(base) : std::filesystem::current_path()) /
         "bench-XXXXXX";
