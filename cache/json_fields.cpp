@@ -44,8 +44,10 @@ Result<json::object> parse_json_object(std::string_view text, std::uint64_t limi
   json::parse_options options;
   options.max_depth = kMaxDepth;
   json::error_code error;
+  // One piece of memory that goes as a whole; the returned object holds on to it.
+  auto memory = json::make_shared_resource<json::monotonic_resource>(text.size() + 4096);
   json::value value =
-      json::parse(json::string_view(text.data(), text.size()), error, json::storage_ptr{}, options);
+      json::parse(json::string_view(text.data(), text.size()), error, std::move(memory), options);
   if (error) {
     return Error{Code::kInvalid, fmt::format("{} is not valid JSON: {}", what, error.message()),
                  ""};
