@@ -52,9 +52,7 @@ Error to_error(const rocksdb::Status& s, std::string_view what, const std::strin
 
 class RocksDb final : public KeyValueDb {
  public:
-  RocksDb(FileSystem& fs, const Options& options) : options_(options) {
-    if (&fs != &real_filesystem()) env_ = make_rocks_env(fs);
-  }
+  RocksDb(FileSystem& fs, const Options& options) : env_(make_rocks_env(fs)), options_(options) {}
   ~RocksDb() override { close(); }
 
   rocksdb::Status open() {
@@ -74,7 +72,7 @@ class RocksDb final : public KeyValueDb {
 
   rocksdb::Status open_as(bool read_only) {
     auto options = make_rocks_options(read_only);
-    if (env_) options.db.env = env_.get();
+    options.db.env = env_.get();
     options.db.create_if_missing = options_.create && !read_only;
     const auto families = descriptors(options);
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -149,7 +147,7 @@ class RocksDb final : public KeyValueDb {
 
   rocksdb::Status repair() {
     auto options = make_rocks_options(false);
-    if (env_) options.db.env = env_.get();
+    options.db.env = env_.get();
     return rocksdb::RepairDB(options_.dir, options.db, descriptors(options));
   }
 
@@ -254,8 +252,8 @@ class RocksDb final : public KeyValueDb {
   }
   static void ignore_status(const rocksdb::Status& s) { s.PermitUncheckedError(); }
 
+  const std::unique_ptr<rocksdb::Env> env_;
   const Options options_;
-  std::unique_ptr<rocksdb::Env> env_;
   std::shared_mutex mutex_;  // exclusive: to close and open again
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> handles_{};

@@ -136,6 +136,28 @@ class HeldLock final : public rocksdb::FileLock {
   std::unique_ptr<nc::FileLock> lock_;
 };
 
+// When CURRENT gets a new manifest, the names of the tables that it lists must be durable before.
+// RocksDB leaves the order to the file system while it opens.
+bool commits(const std::string& target) {
+  return target.ends_with("/CURRENT");
+}
+
+class Ordered final : public rocksdb::FileSystemWrapper {
+ public:
+  explicit Ordered(const std::shared_ptr<rocksdb::FileSystem>& real) : FileSystemWrapper(real) {}
+  const char* Name() const override { return "neuroncache-ordered"; }
+  IOStatus RenameFile(const std::string& from, const std::string& to, const IOOptions& options,
+                      IODebugContext* debug) override {
+    if (commits(to)) {
+      std::unique_ptr<rocksdb::FSDirectory> dir;
+      auto s = target()->NewDirectory(parent_dir(to), options, &dir, debug);
+      if (s.ok()) s = dir->Fsync(options, debug);
+      if (!s.ok()) return s;
+    }
+    return target()->RenameFile(from, to, options, debug);
+  }
+};
+
 class Adapter final : public rocksdb::FileSystem {
  public:
   explicit Adapter(nc::FileSystem& fs) : fs_(fs) {}
@@ -221,6 +243,10 @@ class Adapter final : public rocksdb::FileSystem {
   }
   IOStatus RenameFile(const std::string& from, const std::string& to, const IOOptions&,
                       IODebugContext*) override {
+    if (commits(to)) {
+      const auto synced = fs_.sync_dir(parent_dir(to));
+      if (!synced.ok()) return to_io_status(synced.error());
+    }
     return to_io_status(fs_.rename(from, to));
   }
   IOStatus LinkFile(const std::string& from, const std::string& to, const IOOptions&,
@@ -279,6 +305,9 @@ class Adapter final : public rocksdb::FileSystem {
 }  // namespace
 
 std::unique_ptr<rocksdb::Env> make_rocks_env(FileSystem& fs) {
+  if (&fs == &real_filesystem()) {
+    return rocksdb::NewCompositeEnv(std::make_shared<Ordered>(rocksdb::FileSystem::Default()));
+  }
   return rocksdb::NewCompositeEnv(std::make_shared<Adapter>(fs));
 }
 

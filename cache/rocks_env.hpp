@@ -1,4 +1,5 @@
-// RocksDB over nc::FileSystem, so that a fake disk covers the index too. Private to rocks_db.cpp.
+// RocksDB's door to the disk: its own on the real one, else an adapter over nc::FileSystem, so that
+// a fake disk covers the index, too. Private to rocks_db.cpp.
 #pragma once
 
 #include <memory>

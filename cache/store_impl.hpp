@@ -131,7 +131,8 @@ class StoreImpl final : public Store {
   Status take_lock();
   Status open_index();
   Status set_index_aside(const Error& why);
-  std::uint64_t salvage(const std::string& aside);
+  Status finish_repair();
+  std::uint64_t salvage(const std::string& dir);
   Status load();
   Status load_entries();
   Status load_tombstones();
@@ -209,6 +210,7 @@ class StoreImpl final : public Store {
   void enforce_limits() NC_EXCLUDES(mutex_);
   void learn_manifests(std::size_t limit) NC_EXCLUDES(mutex_);
   void get_well() NC_EXCLUDES(mutex_);
+  Status check_floor() NC_EXCLUDES(mutex_);
   void measure() NC_EXCLUDES(mutex_);
   // Every failed write goes through here: it is counted and shown.
   Status noted(Status status, std::string_view name_space = {}) NC_EXCLUDES(mutex_);

@@ -34,6 +34,16 @@ Status StoreImpl::noted(Status status, std::string_view name_space) {
   return status;
 }
 
+// Below the floor uploads are refused: that is worth telling even while small writes work.
+Status StoreImpl::check_floor() {
+  NC_ASSIGN(const auto space, fs_.space(dir_));
+  MutexLock lock(mutex_);
+  if (space.available >= options_.min_free) return {};
+  return Error{Code::kNoSpace,
+               "the disk of " + dir_ + " has only " + format_size(space.available) + " left",
+               "free space on that disk or lower min_free"};
+}
+
 void StoreImpl::get_well() {
   std::string problem;
   {
@@ -44,6 +54,7 @@ void StoreImpl::get_well() {
   if (problem.empty() && !broken) return;
   Status well;
   if (broken) well = index_->recover();
+  if (well.ok()) well = check_floor();
   if (well.ok()) well = fs_.write_atomically(join(dir_, "staging/probe"), as_bytes("probe"));
   if (well.ok()) {
     ignore_error(fs_.remove(join(dir_, "staging/probe")), "staging is emptied at the next open");

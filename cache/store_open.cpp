@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view kStoreMark = "neuroncache-store ";
 constexpr std::string_view kStoreVersion = "1";
 constexpr std::size_t kLearnAtOpen = 1000;
+constexpr std::string_view kRepairMark = "index.repairing";
+constexpr std::size_t kMaxSalvageTries = 3;
 
 Result<std::string> read_store_id(std::string_view text, const std::string& path) {
   const Error foreign{Code::kUnsupported, path + " is not of a neuroncache store",
@@ -151,31 +153,56 @@ std::string StoreImpl::broken_index_name() {
   return name;
 }
 
+// The new index is made beside the old one and takes its place only when it is complete, so that a
+// crash in between loses nothing: the next open begins again, or finds the place empty and the new
+// one ready.
 Status StoreImpl::set_index_aside(const Error& why) {
+  const auto old_dir = join(dir_, "index");
+  const auto new_dir = join(dir_, "index.new");
+  const auto trying = join(dir_, kRepairMark);
   const auto aside = broken_index_name();
-  log::error("store", "{}; it is set aside as {} and a new one is made", why.message, aside);
-  NC_TRY(fs_.rename(join(dir_, "index"), aside));
-  NC_TRY(fs_.sync_dir(dir_));
-  test_point(points::kOpenIndexAside);
-  NC_ASSIGN(index_, KeyValueDb::open(fs_, {join(dir_, "index"), false, true}));
+  log::error("store", "{}; it is set aside as {} and made anew", why.message, aside);
+  // Should reading the damaged files bring the process down again and again, they are left alone.
+  const auto marks = fs_.read_all(trying, 16);
+  const auto tries = marks.ok() ? marks->size() : 0;
+  NC_TRY(fs_.write_atomically(trying, as_bytes(std::string(tries + 1, '.'))));
+  if (fs_.stat(new_dir).ok()) NC_TRY(remove_tree(new_dir));
+  NC_ASSIGN(index_, KeyValueDb::open(fs_, {new_dir, false, true}));
+  const auto saved = tries < kMaxSalvageTries ? salvage(old_dir) : 0;
   adopted_ms_ = clock_.wall_ms();
   KvBatch batch;
   batch.put(Family::kMeta, "adopted_ms", std::to_string(adopted_ms_));
   NC_TRY(index_->commit(batch, true));
-  const auto saved = salvage(aside);
+  index_.reset();
+  test_point(points::kOpenIndexMade);
+  NC_TRY(fs_.rename(old_dir, aside));
+  test_point(points::kOpenIndexAside);
+  NC_TRY(fs_.rename(new_dir, old_dir));
+  NC_TRY(fs_.sync_dir(dir_));
+  test_point(points::kOpenIndexReplaced);
+  NC_ASSIGN(index_, KeyValueDb::open(fs_, {old_dir, false, true}));
   MutexLock lock(mutex_);
   notice_ = "the index was damaged and made anew, " + std::to_string(saved) +
             " records were saved; the old one is " + aside;
   return {};
 }
 
+// What a repair that was cut short left behind, once the index opens.
+Status StoreImpl::finish_repair() {
+  const auto trying = join(dir_, kRepairMark);
+  if (!fs_.stat(trying).ok()) return {};
+  const auto new_dir = join(dir_, "index.new");
+  if (fs_.stat(new_dir).ok()) NC_TRY(remove_tree(new_dir));
+  return fs_.remove(trying);
+}
+
 // What the old index still tells goes into the new one. Whatever is wrong with it shows when it is
 // used.
-std::uint64_t StoreImpl::salvage(const std::string& aside) {
+std::uint64_t StoreImpl::salvage(const std::string& dir) {
   constexpr std::size_t kBatch = 500;
   std::uint64_t saved = 0;
-  const auto repaired = KeyValueDb::repair(fs_, aside);
-  auto old = KeyValueDb::open(fs_, {aside, false, false});
+  const auto repaired = KeyValueDb::repair(fs_, dir);
+  auto old = KeyValueDb::open(fs_, {dir, false, false});
   if (!old.ok()) {
     log::warn("store", "nothing can be saved: {}",
               repaired.ok() ? old.error().message : repaired.error().message);
@@ -201,7 +228,12 @@ std::uint64_t StoreImpl::salvage(const std::string& aside) {
 }
 
 Status StoreImpl::open_index() {
-  auto index = KeyValueDb::open(fs_, {join(dir_, "index"), read_only_, true});
+  const auto dir = join(dir_, "index");
+  if (!read_only_ && fs_.stat(dir).is(Code::kNotFound) && fs_.stat(dir + ".new").ok()) {
+    NC_TRY(fs_.rename(dir + ".new", dir));
+    NC_TRY(fs_.sync_dir(dir_));
+  }
+  auto index = KeyValueDb::open(fs_, {dir, read_only_, true});
   if (index.ok()) {
     index_ = *std::move(index);
     return {};
@@ -254,6 +286,7 @@ Status StoreImpl::start() {
     MutexLock lock(mutex_);
     write_problem_ = broken->message;
   }
+  if (!read_only_) NC_TRY(finish_repair());
   learn_manifests(kLearnAtOpen);
   measure();
   test_point(points::kOpenLoaded);

@@ -207,7 +207,7 @@ Status StoreImpl::make_disk_room(std::uint64_t bytes) {
   {
     MutexLock lock(mutex_);
     const auto before = table_.file_bytes();
-    if (before < shortfall) return no_space;
+    if (before < shortfall + table_.pinned_bytes()) return no_space;
     while (!enough) {
       const auto victim = table_.queue().victim();
       if (!victim) break;

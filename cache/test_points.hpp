@@ -32,18 +32,23 @@ inline constexpr char kOpenLocked[] = "open.locked";
 inline constexpr char kOpenMarked[] = "open.marked";
 inline constexpr char kOpenStagingEmptied[] = "open.staging_emptied";
 inline constexpr char kOpenIndexOpened[] = "open.index_opened";
+// A damaged index: the new one is complete / the old one is out of the way / the new one is in its
+// place.
+inline constexpr char kOpenIndexMade[] = "open.index_made";
 inline constexpr char kOpenIndexAside[] = "open.index_aside";
+inline constexpr char kOpenIndexReplaced[] = "open.index_replaced";
 inline constexpr char kOpenLoaded[] = "open.loaded";
 // Maintenance: before and after writing counters and uses.
 inline constexpr char kMaintainBeforeWrite[] = "maintain.before_write";
 inline constexpr char kMaintainAfterWrite[] = "maintain.after_write";
 
 inline constexpr std::string_view kAll[] = {
-    kUploadCreated,       kPublishStaged,      kPublishRenamed,      kUploadRecorded,
-    kPublishBeforeCommit, kPublishAfterCommit, kEvictBeforeIndex,    kEvictAfterIndex,
-    kEvictBeforeUnlink,   kEvictAfterUnlink,   kPrunePlanned,        kPruneAfterIndex,
-    kPruneSwept,          kQuarantineBefore,   kQuarantineMoved,     kQuarantineDone,
-    kOpenLocked,          kOpenMarked,         kOpenStagingEmptied,  kOpenIndexOpened,
-    kOpenIndexAside,      kOpenLoaded,         kMaintainBeforeWrite, kMaintainAfterWrite};
+    kUploadCreated,       kPublishStaged,      kPublishRenamed,     kUploadRecorded,
+    kPublishBeforeCommit, kPublishAfterCommit, kEvictBeforeIndex,   kEvictAfterIndex,
+    kEvictBeforeUnlink,   kEvictAfterUnlink,   kPrunePlanned,       kPruneAfterIndex,
+    kPruneSwept,          kQuarantineBefore,   kQuarantineMoved,    kQuarantineDone,
+    kOpenLocked,          kOpenMarked,         kOpenStagingEmptied, kOpenIndexOpened,
+    kOpenIndexMade,       kOpenIndexAside,     kOpenIndexReplaced,  kOpenLoaded,
+    kMaintainBeforeWrite, kMaintainAfterWrite};
 
 }  // namespace nc::points

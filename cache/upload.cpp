@@ -246,10 +246,7 @@ Result<std::unique_ptr<Upload>> StoreImpl::begin_upload(const Digest& digest, st
   auto upload =
       std::make_unique<UploadImpl>(*this, digest, size, may_compress, existing.has_value());
   if (!existing) {
-    if (auto room = make_disk_room(size); !room.ok()) {
-      count_failed_write("default");
-      return std::move(room).error();
-    }
+    NC_TRY(noted(make_disk_room(size)));
     Removal removal(RemovalCause::kEvicted);
     bool fits = false;
     std::uint64_t limit = 0;
