@@ -10,7 +10,9 @@
 // for granted, in release builds. Here each is an error in every build.
 namespace {
 struct TomlAssertion {};
-[[noreturn]] void fail_toml_assertion() { throw TomlAssertion(); }
+[[noreturn]] void fail_toml_assertion() {
+  throw TomlAssertion();
+}
 }  // namespace
 #define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : fail_toml_assertion())
 #pragma push_macro("NDEBUG")

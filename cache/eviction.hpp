@@ -80,8 +80,8 @@ class EvictionQueue {
   std::optional<std::uint64_t> quota(std::string_view name_space) const;
 
   // An entry of a namespace that is over its quota (the one furthest over first), or nullopt.
-  // `adding` bytes are about to be added to `name_space` (the caller refuses first what is more than
-  // the whole quota: it never fits).
+  // `adding` bytes are about to be added to `name_space` (the caller refuses first what is more
+  // than the whole quota: it never fits).
   std::optional<Victim> over_quota(std::string_view name_space = {},
                                    std::uint64_t adding = 0) const;
   // over_quota(), else the cheapest entry of all. nullopt: everything is pinned, held or gone.

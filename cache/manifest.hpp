@@ -1,5 +1,6 @@
-// The manifest: the immutable record action key -> outputs, and the one commit point of an artifact. JSON on the wire and in
-// the index (inside an Envelope of kind kManifest); grammar and limits in docs/formats.md.
+// The manifest: the immutable record action key -> outputs, and the one commit point of an
+// artifact. JSON on the wire and in the index (inside an Envelope of kind kManifest); grammar and
+// limits in docs/formats.md.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@
 namespace nc {
 
 struct Output {
-  std::string name;          // unique in the manifest; no '/', not empty, <= 255 bytes
+  std::string name;  // unique in the manifest; no '/', not empty, <= 255 bytes
   Digest digest;
-  std::uint64_t size = 0;    // of the raw bytes
-  std::uint32_t mode = 0644; // permission bits a caller expects
+  std::uint64_t size = 0;     // of the raw bytes
+  std::uint32_t mode = 0644;  // permission bits a caller expects
   bool operator==(const Output&) const = default;
 };
 
@@ -35,19 +36,19 @@ struct Manifest {
   static constexpr std::size_t kMaxOutputs = 256;
 
   ActionKey key;
-  std::string kind;                          // "graph", "aot", "neff", ...: [a-z0-9_-]{1,32}
-  std::string name_space = "default";        // [A-Za-z0-9._-]{1,64}
-  std::string label;                         // for people
+  std::string kind;                    // "graph", "aot", "neff", ...: [a-z0-9_-]{1,32}
+  std::string name_space = "default";  // [A-Za-z0-9._-]{1,64}
+  std::string label;                   // for people
   std::string model;
-  std::string compiler;                      // "inductor 2.13.0"; what prune --compiler matches
+  std::string compiler;  // "inductor 2.13.0"; what prune --compiler matches
   Millis created_ms = 0;
   std::uint64_t build_ms = 0;
   std::uint64_t peak_rss_bytes = 0;
   Producer producer;
-  KeyParts parts;                            // hash to `key`
+  KeyParts parts;  // hash to `key`
   std::vector<Output> outputs;
-  std::map<std::string, std::string> meta;   // the front end's own
-  std::string signature;                     // JSON text of the signature object, or empty; checked for shared tiers
+  std::map<std::string, std::string> meta;  // the front end's own
+  std::string signature;  // JSON text of the signature object, or empty; checked for shared tiers
 
   // Checks every limit and that parts hash to key (kKeyMismatch). Unknown fields are ignored.
   static Result<Manifest> parse(std::string_view json);
@@ -56,18 +57,29 @@ struct Manifest {
 };
 
 // Why a build failed. Only the first two are remembered (see remembered()).
-enum class FailureClass { kDeterministic, kUncacheable, kOutOfMemory, kKilled, kTimeout, kDiskFull, kEnvironment, kCancelled };
+enum class FailureClass {
+  kDeterministic,
+  kUncacheable,
+  kOutOfMemory,
+  kKilled,
+  kTimeout,
+  kDiskFull,
+  kEnvironment,
+  kCancelled
+};
 std::string_view failure_class_name(FailureClass c);
 Result<FailureClass> parse_failure_class(std::string_view name);
-inline bool remembered(FailureClass c) { return c == FailureClass::kDeterministic || c == FailureClass::kUncacheable; }
+inline bool remembered(FailureClass c) {
+  return c == FailureClass::kDeterministic || c == FailureClass::kUncacheable;
+}
 
 struct Failure {
   ActionKey key;
   FailureClass failure_class = FailureClass::kDeterministic;
   std::string name_space = "default";
   std::string label, compiler, model, kind;
-  std::string message;       // first line
-  std::string log;           // whole, <= 1 MiB (middle cut out beyond)
+  std::string message;  // first line
+  std::string log;      // whole, <= 1 MiB (middle cut out beyond)
   std::int64_t exit_code = 0;
   Millis created_ms = 0;
   Millis expires_ms = 0;

@@ -10,10 +10,9 @@ import os
 import sys
 from typing import Any
 
+import neuroncache
 import torch
 import zoo
-
-import neuroncache
 from neuroncache import _autoload
 
 
