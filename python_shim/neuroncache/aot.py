@@ -70,6 +70,7 @@ class Compilation:
         self.cache = cache
         self.cpu_class = cpu_class
         self.refusals: list[str] = []
+        self._passing = False
         self._artifacts: dict[str, Artifact] = {}
         self._entry: Any = None
         self._symbols: Any = None
@@ -108,13 +109,14 @@ class Compilation:
             self.refused("captured: entries exist for other sizes only")
             return self.compile()
         if isinstance(result, Restart):
-            names = {identity: symbol.name for symbol, identity in self._symbols.ids.items()}
+            names = {identity: name for name, identity in self._symbols.by_name().items()}
             raise compat.restart_with([names[identity] for identity in result.symbols])
         function: Callable[..., Any] = result
         return function
 
-    def refused(self, reason: str) -> None:
+    def refused(self, reason: str, passing: bool = False) -> None:
         self.refusals.append(reason)
+        self._passing = self._passing or passing
 
     # -- making it --------------------------------------------------------------------------------------------------
 
@@ -126,13 +128,11 @@ class Compilation:
             return inductor.whole(self.gm, self.inputs, self._inner)
 
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Any:
-        from torch.utils._python_dispatch import _disable_current_modes
-
         from neuroncache import inductor
 
         # A backward graph may get here long after the forward call, when the settings of this graph are no longer in force.
         settings = compat.inductor_config()
-        with _disable_current_modes(), settings.patch(self.options), inductor.pinned(self.cpu_class):
+        with compat.no_modes(), settings.patch(self.options), inductor.pinned(self.cpu_class):
             result = graphs.compile_functional(
                 gm, example_inputs, keywords, cache=self.cache, cpu_class=self.cpu_class, refused=self.refused
             )
@@ -155,7 +155,7 @@ class Compilation:
                 raise
             return self._restart(compat.specialized_floats() - known_floats, error)
         if self.refusals:
-            return Built(function, None, refusal=self.refusals[0])
+            return Built(function, None, refusal=self.refusals[0], passing=self._passing)
         try:
             if len(entries) != 1:
                 raise Unsupported(f"AOTAutograd gave {len(entries)} entries")
@@ -170,7 +170,7 @@ class Compilation:
         return Built(function, outputs, uncompressed, meta)
 
     def _restart(self, names: set[str], error: Exception) -> Built[Any]:
-        ids = {symbol.name: identity for symbol, identity in self._symbols.ids.items()}
+        ids = self._symbols.by_name()
         if not names or any(name not in ids for name in names):
             raise error
         symbols = sorted(ids[name] for name in names)

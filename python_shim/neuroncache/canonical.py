@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from neuroncache import functions
+from neuroncache import compat, functions
 from neuroncache.errors import Unsupported
 from neuroncache.expr import Symbols
 
@@ -485,5 +485,6 @@ def content_bytes(value: torch.Tensor) -> bytes:
         raise Unsupported(f"a constant has {size} bytes")
     if size == 0:
         return b""
-    plain = value.detach().contiguous()
-    return ctypes.string_at(plain.data_ptr(), size)
+    with compat.no_modes():  # AOTAutograd calls with its fake mode in force
+        plain = value.detach().contiguous()
+        return ctypes.string_at(plain.data_ptr(), size)

@@ -82,6 +82,14 @@ def transforms_active() -> str | None:
     return None
 
 
+def no_modes() -> contextlib.AbstractContextManager[Any]:
+    """For the length of the block, tensors are computed for real."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    manager: contextlib.AbstractContextManager[Any] = _disable_current_modes()
+    return manager
+
+
 def registrations() -> Iterator[tuple[str, Sequence[Any]]]:
     """Tables through which a user's code can change what inductor makes; only of modules that are imported already."""
     decomposition = sys.modules.get("torch._inductor.decomposition")

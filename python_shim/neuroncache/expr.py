@@ -23,6 +23,7 @@ class Symbols:
     def __init__(self) -> None:
         self.ids: dict[sympy.Symbol, str] = {}
         self._shape_env: Any = None
+        self._resolved: dict[str, str] = {}  # symbols that turned out to be something else, by name
         self._memo: dict[Any, Expr] = {}
 
     def declare(self, value: Any) -> None:
@@ -36,6 +37,10 @@ class Symbols:
         if type(value) is int:
             return value
         return self._export(self._expression(value))
+
+    def by_name(self) -> dict[str, str]:
+        """Ids by the names that symbols have in this process, those included that torch has replaced by constants."""
+        return {symbol.name: identity for symbol, identity in self.ids.items()} | self._resolved
 
     def ranges(self) -> list[dict[str, Any]]:
         """The table of symbols: id and value range, in order of their numbers."""
@@ -63,10 +68,10 @@ class Symbols:
             node = value.node
             if self._shape_env is None:
                 self._shape_env = getattr(node, "shape_env", None)
-            # Nodes traced early still name symbols that were found to be equal to others later.
-            expression = node.expr
-            if self._shape_env is not None and isinstance(expression, sympy.Expr):
-                expression = self._shape_env.replace(expression)
+            # Nodes traced early still name symbols that were found to be equal to others, or constant, later.
+            original, expression = getattr(node, "_expr", None), node.expr
+            if isinstance(original, sympy.Symbol) and expression != original:
+                self._resolved.setdefault(original.name, f"r{len(self._resolved)}")
             return expression
         return sympy.sympify(value)
 

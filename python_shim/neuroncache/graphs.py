@@ -45,7 +45,7 @@ def compile_functional(
     *,
     cache: Cache,
     cpu_class: cpu.CpuClass,
-    refused: Callable[[str], None],
+    refused: Callable[[str, bool], None],
 ) -> Artifact | Any:
     """An `Artifact`, or what stock inductor made where the graph cannot be one (`refused` is told why)."""
     from neuroncache import inductor
@@ -55,7 +55,7 @@ def compile_functional(
         request = _request(gm, example_inputs, keywords, role, cpu_class)
         parts = keys.parts_of(request)
     except Unsupported as error:
-        refused(f"{role}: {error.op + ': ' if error.op else ''}{error.reason}")
+        refused(f"{role}: {error.op + ': ' if error.op else ''}{error.reason}", error.passing)
         return inductor.stock(gm, example_inputs, keywords)
     maker = _Maker(gm, example_inputs, keywords, role, cpu_class, request.graph)
     compiler = f"inductor {torch.__version__}"
@@ -69,10 +69,10 @@ def compile_functional(
         # Another process made this graph under guards that do not hold for the sizes here: look for the next one.
         parts = sorted([*parts, (f"without.{len(parts)}", keys.canonical_details(guards=result.guards))])
     else:
-        refused(f"{role}: {MAX_VARIANTS} artifacts exist for other sizes")
+        refused(f"{role}: {MAX_VARIANTS} artifacts exist for other sizes", False)
         return inductor.stock(gm, example_inputs, keywords)
     if maker.refusal is not None:
-        refused(f"{role}: {maker.refusal}")
+        refused(f"{role}: {maker.refusal}", maker.refusal_passes)
     return result
 
 
@@ -131,6 +131,7 @@ class _Maker:
         self.random_states = canonical.random_states(gm)
         self.key = ""
         self.refusal: str | None = None
+        self.refusal_passes = False
 
     def load(self, hit: Hit) -> Artifact | _OtherGuards:
         loaded, _ = from_hit(hit)
@@ -161,7 +162,8 @@ class _Maker:
             artifact, parts, meta = self._artifact(generated)
         except Unsupported as error:
             self.refusal = error.reason
-            return Built(generated.finish(), None, refusal=error.reason)
+            self.refusal_passes = error.passing
+            return Built(generated.finish(), None, refusal=error.reason, passing=error.passing)
         return Built(Artifact(self.key, artifact, parts), parts, frozenset([LIBRARY]), meta)
 
     def _artifact(self, generated: Any) -> tuple[LoadedGraph, dict[str, bytes], dict[str, str]]:

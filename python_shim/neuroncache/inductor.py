@@ -167,9 +167,9 @@ def compiler() -> str:
     try:
         path: str = cpp_builder.get_cpp_compiler()
     except Exception as error:
-        raise Unsupported(f"there is no C++ compiler: {error}") from None
+        raise Unsupported(f"there is no C++ compiler: {error}", passing=True) from None
     if shutil.which(path) is None:
-        raise Unsupported(f"there is no C++ compiler: {path} is not on PATH")
+        raise Unsupported(f"there is no C++ compiler: {path} is not on PATH", passing=True)
     return path
 
 
