@@ -28,6 +28,7 @@ class Built(Generic[T]):
     uncompressed: frozenset[str] = frozenset()  # outputs that are loaded by path
     meta: dict[str, str] = field(default_factory=dict)
     refusal: str | None = None
+    passing: bool = False  # the refusal is of this host or moment, and is not remembered
 
 
 class Hit:

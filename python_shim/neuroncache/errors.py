@@ -10,13 +10,17 @@ class NeuroncacheError(Exception):
 
 
 class Unsupported(NeuroncacheError):
-    """A graph that is left to stock ``torch.compile``; `op` and `source` say what in it, where that is known."""
+    """A graph that is left to stock ``torch.compile``; `op` and `source` say what in it, where that is known.
 
-    def __init__(self, reason: str, *, op: str = "", source: str = "") -> None:
+    `passing`: the cause lies in this process or host (no compiler, a full disk), so another may succeed with the same graph.
+    """
+
+    def __init__(self, reason: str, *, op: str = "", source: str = "", passing: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.op = op
         self.source = source
+        self.passing = passing
 
 
 class LoadRefused(NeuroncacheError):

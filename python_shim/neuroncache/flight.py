@@ -29,9 +29,10 @@ _local = threading.local()
 
 
 class _Frame:
-    """Time that calls of `obtain` within one build or load took, which is theirs and not that build's."""
+    """What calls of `obtain` within one build or load took, which is theirs and not that build's."""
 
-    seconds = 0.0
+    seconds = 0.0  # of this process
+    build_ms = 0  # of whoever built what they gave
 
 
 @contextlib.contextmanager
@@ -68,6 +69,7 @@ class Flight(Generic[T]):
         self.key = action_key(parts)
         self.namespace: str = config.get("namespace")
         self.miss: dict[str, Any] = {}
+        self.cost_ms = 0  # what this call would take without the cache
 
     def run(self) -> T:
         started = time.monotonic()
@@ -79,6 +81,7 @@ class Flight(Generic[T]):
             elapsed = time.monotonic() - started
             if frames := getattr(_local, "frames", None):
                 frames[-1].seconds += elapsed
+                frames[-1].build_ms += self.cost_ms
             counters.step(
                 {
                     "kind": self.kind,
@@ -186,6 +189,7 @@ class Flight(Generic[T]):
             value = self.load(hit)
         counters.seconds("load", time.monotonic() - started - inner.seconds)
         counters.count("waits" if answer.get("waited") else "hits", kind=self.kind)
+        self.cost_ms = int(answer["manifest"].get("build_ms", 0))
         return value
 
     # ---- Building ----
@@ -204,9 +208,13 @@ class Flight(Generic[T]):
             if built.outputs is None:
                 reason = built.refusal or "not storable"
                 counters.bypass(f"uncacheable: {reason}", kind=self.kind)
-                self._report(lease, "uncacheable", reason)
+                self._report(lease, "environment" if built.passing else "uncacheable", reason)
             else:
+                if inner.build_ms:
+                    # A hit on this entry saves what is in it as well.
+                    built.meta["nested_build_ms"] = str(inner.build_ms)
                 self._publish(lease, built, built.outputs, build_s)
+            self.cost_ms = int(build_s * 1000) + inner.build_ms
         return built.value
 
     def _publish(self, lease: Lease, built: Built[T], outputs: dict[str, bytes], build_s: float) -> None:
@@ -288,7 +296,7 @@ def _lease(key: str, answer: dict[str, Any]) -> Lease:
 def _failure_class(error: BaseException) -> str:
     """What a failed build means for who else needs it. Only the classes `deterministic` and `uncacheable` are remembered."""
     if isinstance(error, Unsupported):
-        return "uncacheable"
+        return "environment" if error.passing else "uncacheable"
     if isinstance(error, MemoryError):
         return "out_of_memory"
     if not isinstance(error, Exception) or passes_through(error):
