@@ -6,8 +6,10 @@
 #include <set>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/filesystem.hpp"
 #include "tests/unit/cache/policy_helpers.hpp"
 
 namespace nc {
@@ -30,6 +32,18 @@ TEST(Counters, TableIsSound) {
     EXPECT_FALSE(counter_class_name(spec.counter_class).empty());
   }
   EXPECT_FALSE(find_counter("nonsense"));
+}
+
+TEST(Counters, DocumentedWithTheirMeanings) {
+  const auto doc = real_filesystem().read_all(NC_SOURCE_DIR "/docs/counters.md", 1 << 20);
+  ASSERT_TRUE(doc.ok()) << doc.error().text();
+  for (const CounterSpec& spec : counter_table()) {
+    const std::string_view units[] = {"count", "bytes", "seconds"};
+    const auto row =
+        fmt::format("| `{}` | {} | {} | {} |\n", spec.name, counter_class_name(spec.counter_class),
+                    units[static_cast<std::size_t>(spec.unit)], spec.meaning);
+    EXPECT_NE(doc->find(row), std::string::npos) << "docs/counters.md lacks " << row;
+  }
 }
 
 // The numbers are in users' stores.
