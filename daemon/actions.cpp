@@ -39,6 +39,10 @@ HttpResponse put_action(Service& service, const HttpRequest& request) {
   auto published = service.store.publish(*manifest);
   if (!published.ok()) return HttpResponse::error(published.error());
   service.keeper.apply(service.leases.settled(key));
+  if (*published && !import) {
+    service.store.count(manifest->name_space, "compile_seconds_spent",
+                        static_cast<double>(manifest->build_ms) / 1000);
+  }
   return answer({{"published", *published}}, *published ? 201 : 200);
 }
 

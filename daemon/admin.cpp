@@ -1,6 +1,7 @@
 // What the daemon is, how it is doing, and how it is told to change.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "base/settings.hpp"
 #include "cache/json_fields.hpp"
@@ -17,19 +18,71 @@ js::string_view js_view(std::string_view text) {
   return {text.data(), text.size()};
 }
 
+// Whole numbers are written as such.
+js::value number(double value) {
+  constexpr double kExact = 9007199254740992.0;
+  if (value == std::floor(value) && std::abs(value) <= kExact)
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+
 // lookups is made from the outcomes here, so that they add up in every answer.
 js::object counters_json(const Counters& counters) {
   js::object object;
   double lookups = 0;
-  for (const auto& [name, value] : counters) object[name] = value;
+  for (const auto& [name, value] : counters) object[name] = number(value);
   for (const char* outcome : {"hits", "waits", "builds", "failures", "bypasses"}) {
     auto it = counters.find(outcome);
     const double value = it == counters.end() ? 0 : it->second;
-    object[outcome] = value;
+    object[outcome] = number(value);
     lookups += value;
   }
-  object["lookups"] = lookups;
-  if (!object.contains("compile_seconds_saved")) object["compile_seconds_saved"] = 0.0;
+  object["lookups"] = number(lookups);
+  if (!object.contains("compile_seconds_saved")) object["compile_seconds_saved"] = 0;
+  return object;
+}
+
+js::object sums_json(const KindsMemo::Sums& sums) {
+  return {{"entries", sums.entries},
+          {"bytes", sums.bytes},
+          {"build_seconds", number(static_cast<double>(sums.build_ms) / 1000)}};
+}
+
+// Entries, bytes and build seconds per kind. Walks the index, so it is done anew only when
+// something changed, and at most a twentieth of the time is spent on it.
+js::object kinds_json(Service& service, const StoreSize& size) {
+  KindsMemo& memo = service.kinds;
+  MutexLock lock(memo.mutex);
+  const Millis begin = service.clock.monotonic_ms();
+  const bool same = memo.entries == size.entries && memo.bytes == size.bytes;
+  if (memo.known && (same || begin - memo.at_ms < 20 * memo.cost_ms)) {
+    js::object object;
+    for (const auto& [kind, sums] : memo.kinds) object[kind] = sums_json(sums);
+    return object;
+  }
+  constexpr std::size_t kPage = 1000;
+  std::map<std::string, KindsMemo::Sums> kinds;
+  std::string after;
+  for (;;) {
+    auto page = service.store.entries({}, after, kPage);
+    if (!page.ok()) break;
+    for (const EntryInfo& entry : *page) {
+      auto& sums = kinds[entry.kind];
+      ++sums.entries;
+      sums.bytes += entry.bytes;
+      sums.build_ms += entry.build_ms;
+    }
+    if (page->size() < kPage) break;
+    after = page->back().key.hex();
+  }
+  memo.kinds = std::move(kinds);
+  memo.known = true;
+  memo.entries = size.entries;
+  memo.bytes = size.bytes;
+  memo.at_ms = service.clock.monotonic_ms();
+  memo.cost_ms = memo.at_ms - begin;
+  js::object object;
+  for (const auto& [kind, sums] : memo.kinds) object[kind] = sums_json(sums);
   return object;
 }
 
@@ -72,7 +125,8 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
     counters["blobs"] = size.blobs;
   }
   js::object reasons;
-  for (const auto& [reason, count] : service.store.bypass_reasons()) reasons[reason] = count;
+  for (const auto& [reason, count] : service.store.bypass_reasons())
+    reasons[reason] = number(count);
   js::object namespaces;
   for (const auto& [name, values] : service.store.namespaces()) {
     namespaces[name] = counters_json(values);
@@ -80,6 +134,7 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
   const Settings settings = service.settings.copy();
   return answer({{"counters", std::move(counters)},
                  {"bypass_reasons", std::move(reasons)},
+                 {"kinds", kinds_json(service, size)},
                  {"namespaces", std::move(namespaces)},
                  {"limits",
                   {{"max_bytes", size.max_bytes},

@@ -33,6 +33,10 @@ class StoreSink final : public BodySink {
     Status finished = upload_->finish();
     upload_.reset();
     if (!finished.ok()) return HttpResponse::error(finished.error());
+    const auto lease = service_.leases.find(lease_);
+    const std::string name_space = lease ? lease->request.name_space : "default";
+    service_.store.count(name_space, "uploads", 1);
+    service_.store.count(name_space, "upload_bytes", static_cast<double>(size_));
     return stored(digest_, size_, false);
   }
 
@@ -83,12 +87,16 @@ HttpResponse get_blob(Service& service, const HttpRequest& request) {
     std::shared_ptr<Mapping> owner = std::move(*mapping);
     response.view = owner->bytes();
     response.owner = std::move(owner);
-    return response;
+  } else if (mapping.is(Code::kConflict)) {
+    auto bytes = service.store.read_blob(digest, service.settings.copy().size("max_blob"));
+    if (!bytes.ok()) return HttpResponse::error(bytes.error());
+    response.body = std::move(*bytes);
+  } else {
+    return HttpResponse::error(mapping.error());
   }
-  if (!mapping.is(Code::kConflict)) return HttpResponse::error(mapping.error());
-  auto bytes = service.store.read_blob(digest, service.settings.copy().size("max_blob"));
-  if (!bytes.ok()) return HttpResponse::error(bytes.error());
-  response.body = std::move(*bytes);
+  const std::size_t sent = response.owner ? response.view.size() : response.body.size();
+  service.store.count("default", "downloads", 1);
+  service.store.count("default", "download_bytes", static_cast<double>(sent));
   return response;
 }
 

@@ -199,6 +199,7 @@ HttpResponse prune(Service& service, const HttpRequest& request) {
   return answer({{"entries", entries_json(result->removed)},
                  {"count", result->removed.size()},
                  {"bytes", result->bytes},
+                 {"swept_bytes", result->swept_bytes},
                  {"rebuild_seconds", result->rebuild_seconds},
                  {"kept", std::move(kept)}});
 }

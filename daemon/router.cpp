@@ -44,7 +44,7 @@ constexpr std::array kRoutes = {
           nullptr},
     get("/v1/leases", sync<list_leases>),
     post("/v1/bypass", kSmall, sync<bypass>),
-    get("/v1/stats", sync<stats>),
+    get("/v1/stats", sync<stats>, Lane::kSlow),
     get("/v1/entries", sync<list_entries>, Lane::kSlow),
     get("/v1/entries/{prefix}", sync<get_entry>),
     post("/v1/prune", kSmall, sync<prune>, Lane::kSlow),

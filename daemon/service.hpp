@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "base/clock.hpp"
@@ -16,6 +17,20 @@
 #include "daemon/live_settings.hpp"
 
 namespace nc::daemon {
+
+// What stats() last found out about the kinds of entries.
+struct KindsMemo {
+  struct Sums {
+    std::uint64_t entries = 0, bytes = 0, build_ms = 0;
+  };
+  Mutex mutex;
+  bool known NC_GUARDED_BY(mutex) = false;
+  std::uint64_t entries NC_GUARDED_BY(mutex) = 0;
+  std::uint64_t bytes NC_GUARDED_BY(mutex) = 0;
+  Millis at_ms NC_GUARDED_BY(mutex) = 0;
+  Millis cost_ms NC_GUARDED_BY(mutex) = 0;
+  std::map<std::string, Sums> kinds NC_GUARDED_BY(mutex);
+};
 
 struct Service {
   Service(Store& s, LeaseTable& l, LeaseKeeper& k, LiveSettings& live, DiskPool& p, Clock& c,
@@ -36,6 +51,7 @@ struct Service {
   std::int64_t pid = 0;
   Millis started_ms = 0;
 
+  KindsMemo kinds;
   std::atomic<std::uint64_t> connections{0};
   std::atomic<bool> draining{false};
   std::function<void(Millis drain_ms)> shut_down;  // returns at once
