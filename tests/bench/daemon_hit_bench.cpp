@@ -1,7 +1,8 @@
 // What a hit through the daemon costs against a bare exchange of as many bytes over a Unix socket,
 // and how much memory the daemon takes: idle, and with 100,000 entries.
 //
-//   daemon_hit_bench [hits per client, default 2000]      the daemon: $NC_BENCH_DAEMON, else
+//   daemon_hit_bench [hits per client, default 2000] [entries, default 100000]
+// The daemon: $NC_BENCH_DAEMON, else
 //   bin/neuroncached of this build
 #include <sys/wait.h>
 
@@ -19,12 +20,11 @@
 namespace nc::bench {
 namespace {
 
-constexpr std::uint64_t kEntries = 100'000;
 constexpr std::uint64_t kFiles = 64;  // entries whose blob is handed out as a path
 constexpr std::size_t kSmall = 4 << 10;
 constexpr std::size_t kLarge = 96 << 10;
 
-void fill(const std::string& dir) {
+void fill(const std::string& dir, std::uint64_t entries) {
   UnsyncedFileSystem fs;
   StoreOptions options;
   options.dir = dir;
@@ -32,8 +32,7 @@ void fill(const std::string& dir) {
   options.min_free = 0;
   options.compression = false;
   const auto store = must(Store::open(options, {fs, system_clock(), system_random()}), "store");
-  for (std::uint64_t i = 0; i < kEntries; ++i)
-    put(*store, prepare(i, i < kFiles ? kLarge : kSmall));
+  for (std::uint64_t i = 0; i < entries; ++i) put(*store, prepare(i, i < kFiles ? kLarge : kSmall));
   must(store->flush(), "flush");
 }
 
@@ -200,14 +199,14 @@ Exchanges compare(const std::string& daemon, const std::string& raw, int clients
   return e;
 }
 
-int run(int rounds) {
+int run(int rounds, std::uint64_t entries) {
   const TempDir dir;
   double idle = 0;
   {
     const Daemon daemon(dir.path("empty"), dir.path("a.sock"));
     idle = resident_mib(daemon.pid());
   }
-  fill(dir.path("store"));
+  fill(dir.path("store"), entries);
   const Daemon daemon(dir.path("store"), dir.path("b.sock"));
   std::vector<std::string> requests;
   for (std::uint64_t i = 0; i < kFiles; ++i) requests.push_back(hit_request(i));
@@ -233,7 +232,7 @@ int run(int rounds) {
   budgets.at_most("hit, 8 clients, median", eight.daemon.median(), 150, "us");
   budgets.at_most("hit, 8 clients, 99 %", eight.daemon.percentile(99), 1000, "us");
   budgets.at_most("memory of an idle daemon", idle, 30, "MiB");
-  budgets.at_most("memory with 100,000 entries, after the hits", loaded, 120, "MiB");
+  budgets.at_most("memory with 100,000 entries (or as many as given)", loaded, 120, "MiB");
   return budgets.exit_status();
 }
 
@@ -242,9 +241,10 @@ int run(int rounds) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 2000;
-  if (rounds < 5) {
-    std::fprintf(stderr, "usage: %s [hits per client >= 5]\n", argv[0]);
+  const std::uint64_t entries = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 100'000;
+  if (rounds < 5 || entries < nc::bench::kFiles) {
+    std::fprintf(stderr, "usage: %s [hits per client, 5 or more] [entries, 64 or more]\n", argv[0]);
     return 2;
   }
-  return nc::bench::run(rounds);
+  return nc::bench::run(rounds, entries);
 }
