@@ -170,10 +170,11 @@ Samples measure(const std::string& socket, int clients, int rounds, const Exchan
 
 struct Exchanges {
   Samples daemon, raw;
+  double daemon_cpu_us = 0;
 };
 
 // Turn and turn about, so that a disturbance meets both.
-Exchanges compare(const std::string& daemon, const std::string& raw, int clients, int rounds,
+Exchanges compare(const Daemon& daemon, const std::string& raw, int clients, int rounds,
                   const std::vector<std::string>& requests, std::size_t answer) {
   const auto hit = [&](const SocketClient& client, int i) {
     const std::string text =
@@ -191,11 +192,15 @@ Exchanges compare(const std::string& daemon, const std::string& raw, int clients
   Exchanges e;
   for (int turn = 0; turn < kTurns; ++turn) {
     e.raw.add(measure(raw, clients, rounds / kTurns, ping));
-    e.daemon.add(measure(daemon, clients, rounds / kTurns, hit));
+    const double before = cpu_us(daemon.pid());
+    e.daemon.add(measure(daemon.socket(), clients, rounds / kTurns, hit));
+    e.daemon_cpu_us += cpu_us(daemon.pid()) - before;
   }
   std::printf("%d client%s: a hit %.0f us median, %.0f us 99 %%; bare exchange %.0f us, %.0f us\n",
               clients, clients == 1 ? "" : "s", e.daemon.median(), e.daemon.percentile(99),
               e.raw.median(), e.raw.percentile(99));
+  std::printf("  %.1f us of the daemon's CPU per hit\n",
+              e.daemon_cpu_us / static_cast<double>(e.daemon.size()));
   return e;
 }
 
@@ -220,10 +225,8 @@ int run(int rounds, std::uint64_t entries) {
   std::printf("request of %zu bytes, answer of %zu bytes (manifest and path)\n", requests[0].size(),
               answer.size());
   const PingPong raw(dir.path("c.sock"), requests[0].size(), answer.size());
-  const Exchanges one =
-      compare(daemon.socket(), dir.path("c.sock"), 1, rounds, requests, answer.size());
-  const Exchanges eight =
-      compare(daemon.socket(), dir.path("c.sock"), 8, rounds, requests, answer.size());
+  const Exchanges one = compare(daemon, dir.path("c.sock"), 1, rounds, requests, answer.size());
+  const Exchanges eight = compare(daemon, dir.path("c.sock"), 8, rounds, requests, answer.size());
   const double loaded = resident_mib(daemon.pid());
 
   Budgets budgets;
