@@ -115,7 +115,7 @@ class Flight(Generic[T]):
                     # The daemon has seen the damage or the loss too by now, and grants a lease to repair it.
                     rejected += 1
                     if rejected == 1:
-                        log.warn("blob", f"{self.label}: {error}; asking again")
+                        log.debug("%s: %s; asking again", self.label, error)
                         continue
                     return "bypass", self._without_cache(
                         "load_failed", "load", f"{self.label}: {error}; building it here"

@@ -27,12 +27,16 @@ sys.path.insert(0, str(SHIM))
 _CLEAN = ("NEURONCACHE", "TORCHINDUCTOR", "TORCH_", "FAKE_DAEMON", "XDG_", "PYTHONPATH")
 
 
+for _name in [name for name in os.environ if name.startswith(_CLEAN[0])]:
+    del os.environ[_name]
+
+
 def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_CLEAN)}
 
 
 def real_daemon() -> Path | None:
-    named = os.environ.get("NEURONCACHE_TEST_DAEMON")
+    named = os.environ.get("TEST_NEURONCACHED")
     path = Path(named) if named else ROOT / "build/bin/neuroncached"
     return path if os.access(path, os.X_OK) else None
 
