@@ -14,18 +14,36 @@ import sys
 IDLE_S = 60.0
 
 
+class _Lines:
+    """Lines of the standard input, with a limit on how long it may be silent."""
+
+    def __init__(self) -> None:
+        self.pending = b""
+
+    def next(self) -> str:
+        """The next line; empty at the end of the input and after `IDLE_S` without one."""
+        while b"\n" not in self.pending:
+            ready, _, _ = select.select([0], [], [], IDLE_S)
+            more = os.read(0, 1 << 16) if ready else b""
+            if not more:
+                return ""
+            self.pending += more
+        line, _, self.pending = self.pending.partition(b"\n")
+        return line.decode()
+
+
 def main() -> None:
     # Whatever a library prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    start = json.loads(sys.stdin.readline())
+    lines = _Lines()
+    start = json.loads(lines.next())
     sys.path[:] = start["path"]
     from neuroncache import loader, verify
 
     last: verify.Run | None = None
     while True:
-        ready, _, _ = select.select([sys.stdin], [], [], IDLE_S)
-        line = sys.stdin.readline() if ready else ""
+        line = lines.next()
         if not line:
             return
         request = json.loads(line)

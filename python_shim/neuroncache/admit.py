@@ -184,33 +184,37 @@ class _Child:
         """The answer, or ``{"error": ...}`` when the process died or took too long."""
         text = json.dumps(request) + "\n"
         with self._lock:
-            for attempt in (1, 2):
+            for _ in range(2):
                 try:
                     process = self._running()
                     assert process.stdin is not None
                     process.stdin.write(text)
                     process.stdin.flush()
-                    break
                 except OSError as error:
-                    # It ends by itself when it has been idle; anything else shows again at the second attempt.
-                    self.stop()
-                    if attempt == 2:
-                        return {"error": f"the verifier cannot be started: {error}"}
-            return self._answer(process)
+                    status = self.stop()
+                    problem = f"the verifier cannot be reached: {error} (status {status})"
+                    continue
+                answer = self._answer(process)
+                if answer is not None:
+                    return answer
+                status = self.stop()
+                problem = f"the process ended with status {status}"
+                if status != 0:
+                    break
+                # It had been idle for so long that it ended by itself just now.
+            return {"error": problem}
 
-    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any] | None:
+        """The next answer; None when the process has ended."""
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], RUN_TIMEOUT_S)
-        line = process.stdout.readline() if ready else ""
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        status = self.stop()
-        return {
-            "error": f"it took more than {RUN_TIMEOUT_S:g} s"
-            if not ready
-            else f"the process ended with status {status}"
-        }
+        if not ready:
+            process.kill()
+            self.stop()
+            return {"error": f"it took more than {RUN_TIMEOUT_S:g} s"}
+        line = process.stdout.readline()
+        answer: dict[str, Any] | None = json.loads(line) if line else None
+        return answer
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is not None and self._process.poll() is None:
@@ -243,7 +247,7 @@ class _Child:
                 if stream is not None:
                     stream.close()
         try:
-            return process.wait(0.5)
+            return process.wait(5)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
