@@ -190,7 +190,8 @@ TEST_F(Requests, MissesAreListed) {
 
 TEST_F(Requests, ConfigIsShownAndChanged) {
   std::string ttl;
-  for (const auto& row : get("/v1/config").json.at("settings").as_array()) {
+  const auto config = get("/v1/config");
+  for (const auto& row : config.json.at("settings").as_array()) {
     if (row.at("name") == "lease_ttl") ttl = row.at("value").as_string();
   }
   EXPECT_EQ(ttl, "15s");
