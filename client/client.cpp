@@ -52,6 +52,7 @@ ClientOptions ClientOptions::from(const Settings& settings) {
 struct Client::Impl {
   ClientOptions options;
   Connection connection;
+  std::optional<Error> start_error;
 
   explicit Impl(ClientOptions o)
       : options(std::move(o)), connection(options.socket_path, options.connect_timeout_ms) {}
@@ -60,8 +61,15 @@ struct Client::Impl {
   Result<HttpResponse> perform(HttpRequest request) {
     auto response = connection.perform(request);
     if (response.is(Code::kUnavailable) && options.autostart && request.idempotent) {
-      NC_TRY(ensure_daemon(LaunchOptions{options.socket_path, options.daemon_path,
-                                         options.daemon_arguments, options.connect_timeout_ms}));
+      // Once: a daemon that cannot start costs seconds in total, not with every call.
+      if (start_error) return *start_error;
+      const Status started =
+          ensure_daemon(LaunchOptions{options.socket_path, options.daemon_path,
+                                      options.daemon_arguments, options.connect_timeout_ms});
+      if (!started.ok()) {
+        start_error = started.error();
+        return *start_error;
+      }
       response = connection.perform(request);
     }
     if (response.ok() && response->status >= 400 && request.method != "HEAD") {
@@ -138,7 +146,10 @@ void Client::disconnect() {
 }
 
 Result<Hello> Client::hello() {
-  NC_ASSIGN(const json::bj::object o, impl_->get(std::string(protocol::kHello)));
+  HttpRequest request = impl_->request("GET", std::string(protocol::kHello));
+  // It needs no disk: a daemon that does not greet in the time that a start may take is stuck.
+  request.timeout_ms = std::min(request.timeout_ms, impl_->options.connect_timeout_ms);
+  NC_ASSIGN(const json::bj::object o, impl_->ask(std::move(request)));
   Hello hello = codec::hello(o);
   if (hello.min_protocol > protocol::kVersion || hello.max_protocol < protocol::kMinVersion) {
     return Error{

@@ -197,8 +197,8 @@ std::string verb_help(const Verb& verb) {
   if (!verb.examples.empty()) {
     out += "\nExamples:\n";
     for (const Example& e : examples_of(verb)) {
+      out += e.meaning.empty() ? "" : fmt::format("  # {}\n", e.meaning);
       out += fmt::format("  {}\n", e.command);
-      if (!e.meaning.empty()) out += wrap(e.meaning, 6);
     }
   }
   return out;

@@ -223,10 +223,15 @@ std::string format_count(double n) {
   return digits;
 }
 
+std::string counted(double n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", format_count(n), n == 1 ? one : many);
+}
+
 std::string format_ago(Millis when, Millis now) {
   if (when <= 0) return "-";
   const double seconds = static_cast<double>(now - when) / 1000;
   if (seconds < 0) return "in the future";
+  if (seconds < 10) return "just now";
   if (seconds < 60) return fmt::format("{:.0f} s ago", seconds);
   if (seconds < 3600) return fmt::format("{:.0f} min ago", std::floor(seconds / 60));
   if (seconds < 86400) return fmt::format("{:.0f} h ago", std::floor(seconds / 3600));
@@ -254,38 +259,6 @@ std::string printable(std::string_view text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
   return out;
-}
-
-Progress::Progress(std::string title)
-    : title_(std::move(title)),
-      enabled_(::isatty(STDERR_FILENO) == 1),
-      started_(system_clock().monotonic_ms()) {}
-
-Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
-}
-
-void Progress::update(std::uint64_t done, std::uint64_t total, std::string_view detail) {
-  constexpr Millis kQuietMs = 300;  // most calls end before anybody looks
-  constexpr Millis kEveryMs = 100;
-  const Millis now = system_clock().monotonic_ms();
-  if (!enabled_ || now - started_ < kQuietMs || (shown_ && now - last_ < kEveryMs)) return;
-  last_ = now;
-  shown_ = true;
-  std::string line = title_;
-  if (total > 0) {
-    const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-    line += fmt::format("  {:3.0f} %", part * 100);
-    if (part > 0.02) {
-      const double left = static_cast<double>(now - started_) / 1000 * (1 - part) / part;
-      line += fmt::format("  {} left", format_duration(left));
-    }
-  } else if (done > 0) {
-    line += fmt::format("  {}", format_count(static_cast<double>(done)));
-  }
-  if (!detail.empty()) line += fmt::format("  {}", detail);
-  fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
 }
 
 }  // namespace nc::cli

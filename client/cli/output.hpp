@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,15 +62,18 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-std::size_t terminal_width();                     // of standard output; 0 when it is none
-std::string format_count(double n);               // "1,234"
+std::size_t terminal_width();        // of standard output; 0 when it is none
+std::string format_count(double n);  // "1,234"
+std::string counted(double n, std::string_view one,
+                    std::string_view many);       // "1 entry", "2 entries"
 std::string format_ago(Millis when, Millis now);  // "3 h ago"; "-" for 0
 std::string format_time(Millis when);             // local "2026-11-30 03:12:45"
 std::string short_key(std::string_view hex);
 std::string printable(std::string_view text);  // control characters replaced, so that a label
                                                // cannot drive the terminal
 
-// One line on standard error that is rewritten, only when that is a terminal.
+// One line on standard error that is rewritten, only when that is a terminal and it takes longer
+// than a moment.
 class Progress {
  public:
   explicit Progress(std::string title);
@@ -80,10 +84,8 @@ class Progress {
               std::string_view detail = "");  // total 0: unknown
 
  private:
-  std::string title_;
-  bool enabled_;
-  bool shown_ = false;
-  Millis started_, last_ = 0;
+  struct Painter;                     // a thread, so that the line moves while a call blocks
+  std::unique_ptr<Painter> painter_;  // none when nobody sees it
 };
 
 }  // namespace nc::cli

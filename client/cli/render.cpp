@@ -103,7 +103,7 @@ Table entry_table(const std::vector<EntrySummary>& entries, Millis now) {
                size_cell(e.bytes),
                seconds_cell(static_cast<double>(e.build_ms) / 1000),
                count_cell(static_cast<double>(e.uses)),
-               time_cell(e.used_ms, now),
+               e.uses == 0 ? Cell("-", fmt::format("{}", e.used_ms)) : time_cell(e.used_ms, now),
                state_words(e)});
   }
   return table;

@@ -52,6 +52,7 @@ Result<Session> Session::open(const Context& context, Need need) {
       note(fmt::format("no daemon is running and there is no store at {} yet", dir));
       return session;
     }
+    note(fmt::format("no daemon is running; reading the store {} from disk", context.store_dir()));
     Progress progress("opening the store");
     NC_ASSIGN(PrivateDaemon daemon,
               PrivateDaemon::start(LaunchOptions{"", options.daemon_path, options.daemon_arguments,
@@ -59,7 +60,6 @@ Result<Session> Session::open(const Context& context, Need need) {
     session.private_.emplace(std::move(daemon));
     session.source_ = Source::kOffline;
     options.socket_path = session.private_->socket_path();
-    note(fmt::format("no daemon is running; reading the store {} from disk", dir));
   }
   session.client_ = std::make_unique<Client>(std::move(options));
   NC_ASSIGN(session.hello_, session.client_->hello());

@@ -79,6 +79,8 @@ std::string daemon_differs(const Context& context, const SettingSpec& spec,
   if (v == nullptr || (spec.reader != "daemon" && spec.reader != "all")) return "";
   const std::string& here = context.settings().text(spec.name);
   if (v->value == here || v->value == shown(context, spec.name)) return "";
+  // What is unset here the daemon may have worked out for itself.
+  if (here.empty() && v->origin == "flag") return "";
   return v->value.empty() ? "(unset)" : v->value;
 }
 
@@ -120,8 +122,7 @@ Result<int> show(Context& context) {
     any_differs |= !differs.empty();
     const std::string detail = context.settings().origin_detail(spec->name);
     table.add(
-        {std::string(spec->name),
-         Cell(value.empty() ? "(worked out at start)" : printable(value), value),
+        {std::string(spec->name), Cell(value.empty() ? "(unset)" : printable(value), value),
          detail.empty() ? std::string(origin_name(context.settings().origin(spec->name))) : detail,
          differs});
   }
@@ -160,13 +161,13 @@ Result<int> explain(Context& context) {
   const std::string value = shown(context, name);
   const std::string detail = context.settings().origin_detail(name);
   print(fmt::format("{}: {}\n\n", spec->name, spec->help));
-  print(fmt::format("Value        {} (from: {})\n", value.empty() ? "worked out at start" : value,
+  print(fmt::format("Value        {} (from: {})\n", value.empty() ? "(unset)" : value,
                     detail.empty() ? origin_name(context.settings().origin(name)) : detail));
   if (const std::string differs = daemon_differs(context, *spec, in_daemon); !differs.empty()) {
     print(fmt::format("In force     {} in the running daemon\n", differs));
   }
   print(fmt::format("Default      {}\n",
-                    spec->default_value.empty() ? "worked out at start" : spec->default_value));
+                    spec->default_value.empty() ? "(unset)" : spec->default_value));
   if (!spec->range.empty()) print(fmt::format("Allowed      {}\n", spec->range));
   print(fmt::format("Environment  {}\nFile         {} = ... in {}\n", environment_name(name), name,
                     context.settings().config_path()));

@@ -146,11 +146,14 @@ Result<int> run(Context& context) {
   NC_ASSIGN(const Outcome outcome, write_bundle(session.client(), entries, path, options));
   switch (context.format()) {
     case Format::kText:
-      print(fmt::format("Exported {} entries ({} blobs, {}) to {} ({}).\n", outcome.totals.entries,
-                        outcome.totals.blobs, format_size(outcome.totals.bytes), path,
-                        format_size(outcome.file_bytes)));
+      print(fmt::format("Exported {} ({}, {}) to {} ({}).\n",
+                        counted(static_cast<double>(outcome.totals.entries), "entry", "entries"),
+                        counted(static_cast<double>(outcome.totals.blobs), "blob", "blobs"),
+                        format_size(outcome.totals.bytes), path, format_size(outcome.file_bytes)));
       if (outcome.vanished > 0)
-        print(fmt::format("{} entries were removed from the store meanwhile.\n", outcome.vanished));
+        print(fmt::format(
+            "{} removed from the store meanwhile.\n",
+            counted(static_cast<double>(outcome.vanished), "entry was", "entries were")));
       break;
     case Format::kJson:
       print_json(bj::object{{"file", path},

@@ -30,8 +30,9 @@ Result<int> run(Context& context) {
   const ImportTotals& t = importer.totals();
   if (!done.ok()) {
     Error error = done.error();
-    error.message = fmt::format("{}: {} ({} entries were imported, {} were there already)", path,
-                                error.message, t.imported, t.present);
+    error.message = fmt::format(
+        "{}: {} ({} imported, {} there already)", path, error.message,
+        counted(static_cast<double>(t.imported), "entry was", "entries were"), t.present);
     if (error.code != Code::kCorrupt) {
       error.action +=
           error.action.empty() ? "run the same command again" : "; then run the same command again";
@@ -43,8 +44,11 @@ Result<int> run(Context& context) {
   }
   switch (context.format()) {
     case Format::kText:
-      print(fmt::format("Imported {} entries ({} blobs, {}); {} were there already.\n", t.imported,
-                        t.blobs, format_size(t.bytes), t.present));
+      print(fmt::format("Imported {} ({}, {}); {} there already.\n",
+                        counted(static_cast<double>(t.imported), "entry", "entries"),
+                        counted(static_cast<double>(t.blobs), "blob", "blobs"),
+                        format_size(t.bytes),
+                        counted(static_cast<double>(t.present), "was", "were")));
       break;
     case Format::kJson:
       print_json(bj::object{{"file", path},

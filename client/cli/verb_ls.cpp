@@ -59,10 +59,11 @@ Result<int> run_ls(Context& context) {
     print("No entries.\n");
   } else {
     print(table.text(terminal_width()));
-    const std::string of = entries.size() < total
-                               ? fmt::format(" of {}", format_count(static_cast<double>(total)))
-                               : "";
-    print(fmt::format("\n{}{} entries, {}\n", format_count(static_cast<double>(entries.size())), of,
+    const std::string of =
+        entries.size() < total
+            ? fmt::format("{} of ", format_count(static_cast<double>(entries.size())))
+            : "";
+    print(fmt::format("\n{}{}, {}\n", of, counted(static_cast<double>(total), "entry", "entries"),
                       format_size(bytes)));
   }
   return kOk;
@@ -127,10 +128,10 @@ std::string show_text(const client::EntryDetails& d, Millis now) {
   line("Created", fmt::format("{} ({})", format_time(e.created_ms), format_ago(e.created_ms, now)));
   if (!e.failed) {
     line("Build took", format_duration(static_cast<double>(e.build_ms) / 1000));
-    line("Used", e.uses == 0
-                     ? std::string("never")
-                     : fmt::format("{} times, last {}", format_count(static_cast<double>(e.uses)),
-                                   format_ago(e.used_ms, now)));
+    line("Used", e.uses == 0 ? std::string("never")
+                             : fmt::format("{}, last {}",
+                                           counted(static_cast<double>(e.uses), "time", "times"),
+                                           format_ago(e.used_ms, now)));
     line("Size", format_size(e.bytes));
   }
   if (d.manifest) out += manifest_text(*d.manifest);

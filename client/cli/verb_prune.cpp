@@ -33,11 +33,11 @@ Result<PruneRequest> request_of(const Context& context) {
 }
 
 std::string summary(const PruneAnswer& answer, bool dry_run) {
-  std::string out =
-      fmt::format("{} {} entries, {}.\n", dry_run ? "Would remove" : "Removed",
-                  format_count(static_cast<double>(answer.count)), format_size(answer.bytes));
+  std::string out = fmt::format("{} {} and {} {} of disk.\n", dry_run ? "Would remove" : "Removed",
+                                counted(static_cast<double>(answer.count), "entry", "entries"),
+                                dry_run ? "free" : "freed", format_size(answer.bytes));
   if (answer.count > 0) {
-    out += fmt::format("Building them again {} {} of compiling.\n",
+    out += fmt::format("Building {} again {} {} of compiling.\n", answer.count == 1 ? "it" : "them",
                        dry_run ? "would take" : "takes", format_duration(answer.rebuild_seconds));
   }
   if (!answer.kept.empty()) {
@@ -55,6 +55,7 @@ Result<int> run_prune(Context& context) {
                                                                     : Session::Need::kChange));
   PruneAnswer answer;
   if (session.source() != Session::Source::kNone) {
+    Progress progress(request.dry_run ? "looking" : "removing");
     NC_ASSIGN(answer, session.client().prune(request));
   }
   if (context.format() == Format::kJson) {

@@ -167,16 +167,17 @@ std::string stats_text(const Stats& stats, const Session& session, const Context
   const double bytes = number(c, "bytes");
   const double max_bytes = number(stats.limits, "max_bytes");
   out += fmt::format("Size        {}", format_size(static_cast<std::uint64_t>(bytes)));
-  if (max_bytes > 0) {
+  if (max_bytes > 0 && !name_space) {
     out += fmt::format(" of {} ({})", format_size(static_cast<std::uint64_t>(max_bytes)),
                        percent(bytes, max_bytes));
   }
-  out += fmt::format(" in {} entries\n", format_count(number(c, "entries")));
+  out += fmt::format(" in {}\n", counted(number(c, "entries"), "entry", "entries"));
   const double lookups = number(c, "lookups");
   const auto rate = hit_rate(c);
   out += fmt::format("Hit rate    {}\n", rate ? fmt::format("{:.1f} %", *rate * 100) : "-");
-  out += fmt::format("Time saved  {} of compiling\n\n",
+  out += fmt::format("Time saved  {} of compiling\n",
                      format_duration(number(c, "compile_seconds_saved")));
+  out += fmt::format("Health      {}\n\n", health_text(stats).empty() ? "good" : "see below");
 
   Table table({{"", "name"},
                {"", "count", Table::Align::kRight},

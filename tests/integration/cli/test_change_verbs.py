@@ -22,7 +22,7 @@ def test_filters_combine(filled: Filled) -> None:
     assert filled.home.json("prune", "prune", "--model", "llama", "--namespace", "team-a")["count"] == 0
     assert filled.home.json("prune", "prune", "--unused-since", "1h", "--older-than", "1h")["count"] == 0
     assert filled.home.json("prune", "prune", "--failed")["count"] == 1
-    assert "Removed 1 entries" in filled.home.ok("prune", "--compiler", "2.12").out
+    assert "Removed 1 entry and freed" in filled.home.ok("prune", "--compiler", "2.12").out
     # The dearest to rebuild stays.
     gone = filled.home.ok("prune", "--max-entries", "1", "--format", "tab").rows()
     assert [row["key"] for row in gone] == [filled.bert]

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/client.hpp"
 #include "tests/unit/client/fake_server.hpp"
 
 namespace nc::client {
@@ -69,6 +70,19 @@ TEST_F(AutostartTest, WhatTheDaemonSaidBeforeItFailedIsTold) {
   EXPECT_NE(status.error().message.find("status 3"), std::string::npos);
   EXPECT_NE(status.error().message.find("the disk is on fire"), std::string::npos);
   EXPECT_NE(status.error().message.find("--dir /x --detach"), std::string::npos);
+}
+
+TEST_F(AutostartTest, AClientTriesToStartItOnce) {
+  ClientOptions options;
+  options.socket_path = dir + "/s";
+  options.autostart = true;
+  options.daemon_path = script("d", "echo x >> " + dir + "/starts\nexit 3\n");
+  options.connect_timeout_ms = 20'000;
+  Client client(options);
+  EXPECT_TRUE(client.hello().is(Code::kUnavailable));
+  EXPECT_TRUE(client.hello().is(Code::kUnavailable));
+  EXPECT_TRUE(client.bypass("default", "no_daemon", "").is(Code::kUnavailable));
+  EXPECT_EQ(std::filesystem::file_size(dir + "/starts"), 2U);
 }
 
 TEST_F(AutostartTest, ADaemonThatNeverListensIsATimeout) {

@@ -54,7 +54,10 @@ TEST(Output, CountsAndAges) {
   EXPECT_EQ(format_count(-1000), "-1,000");
   constexpr Millis kNow = 1'800'000'000'000;
   EXPECT_EQ(format_ago(0, kNow), "-");
-  EXPECT_EQ(format_ago(kNow - 3'000, kNow), "3 s ago");
+  EXPECT_EQ(format_ago(kNow - 3'000, kNow), "just now");
+  EXPECT_EQ(format_ago(kNow - 30'000, kNow), "30 s ago");
+  EXPECT_EQ(counted(1, "entry", "entries"), "1 entry");
+  EXPECT_EQ(counted(1200, "entry", "entries"), "1,200 entries");
   EXPECT_EQ(format_ago(kNow - 119'000, kNow), "1 min ago");
   EXPECT_EQ(format_ago(kNow - 7'200'000, kNow), "2 h ago");
   EXPECT_EQ(format_ago(kNow - 3 * 86'400'000LL, kNow), "3 d ago");
