@@ -14,6 +14,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,7 @@ def admit(
     ]
     size = verify.input_bytes(specs)
     if size > _memory_limit():
-        raise Unsupported(f"the graph's inputs take {size >> 20} MiB, too much for a trial run here")
+        raise Unsupported(f"the graph's inputs take {size >> 20} MiB, too much for a trial run here", passing=True)
     problem = ""
     for largest_index in (1, 0):
         answer = _child().ask(
@@ -81,7 +82,7 @@ def admit(
         if not problem:
             break
     if problem:
-        raise Unsupported(f"the trial run failed: {problem}")
+        raise Unsupported(f"the trial run failed: {problem}", passing=bool(answer.get("passing")))
     if answer["loaded"]:
         raise Unsupported(f"the trial run imported {answer['loaded'][0]}")
     try:
@@ -202,7 +203,8 @@ class _Child:
                 if status != 0:
                     break
                 # It had been idle for so long that it ended by itself just now.
-            return {"error": problem}
+            # Killed from outside, most likely for want of memory, or never started: no fault of the artifact.
+            return {"error": problem, "passing": status is None or status in (0, -signal.SIGKILL, -signal.SIGTERM)}
 
     def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any] | None:
         """The next answer; None when the process has ended."""
@@ -211,7 +213,7 @@ class _Child:
         if not ready:
             process.kill()
             self.stop()
-            return {"error": f"it took more than {RUN_TIMEOUT_S:g} s"}
+            return {"error": f"it took more than {RUN_TIMEOUT_S:g} s", "passing": True}
         line = process.stdout.readline()
         answer: dict[str, Any] | None = json.loads(line) if line else None
         return answer

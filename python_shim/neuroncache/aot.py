@@ -78,6 +78,15 @@ class Compilation:
     def run(self) -> Callable[..., Any]:
         """The compiled graph as Dynamo wants it. Raises the restart that Dynamo must see."""
         try:
+            return self._run()
+        finally:
+            # A backward graph that is compiled later keeps this object alive; it needs none of these.
+            self.inputs = []
+            self._artifacts = {}
+            self._symbols = None
+
+    def _run(self) -> Callable[..., Any]:
+        try:
             if reason := compat.transforms_active():
                 raise Unsupported(reason)
             if compat.fakified_first_call():

@@ -199,15 +199,15 @@ def _wheel_digest() -> str:
     package = os.path.dirname(os.path.abspath(torch.__file__))
     record = os.path.join(os.path.dirname(package), f"torch-{torch.__version__}.dist-info", "RECORD")
     try:
-        with open(record, encoding="utf-8") as file:
+        with open(record, "rb") as file:
             lines = file.read().splitlines()
         installed = os.stat(record).st_mtime
     except OSError:
         return _source_digest()
-    kept = [line for line in lines if line.startswith("torch/") and ",sha256=" in line and ".pyc," not in line]
+    kept = [line for line in lines if line.startswith(b"torch/") and b",sha256=" in line and b".pyc," not in line]
     if not kept or _edited(package, installed):
         return _source_digest()
-    return hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:32]
+    return hashlib.sha256(b"\n".join(sorted(kept))).hexdigest()[:32]
 
 
 def _edited(package: str, installed: float) -> bool:
