@@ -50,7 +50,9 @@ struct BlobRef {
 
 struct Hit {
   Manifest manifest;
-  std::vector<BlobRef> blobs;  // in the order of manifest.outputs; all present
+  std::vector<BlobRef> blobs;    // in the order of manifest.outputs; all present
+  std::string json;              // the manifest's text as to_json() gives it
+  std::uint64_t generation = 0;  // see Store::reuse()
 };
 
 // Why nothing was found; journaled, so that `neuroncache misses` can explain.
@@ -167,6 +169,10 @@ class Store {
 
   // A hit only when every output is there. Counts a use. nullopt: a miss.
   virtual Result<std::optional<Hit>> lookup(const ActionKey& key) = 0;
+  // True: what lookup() gave with this generation is still the entry; counts a use. False: look it
+  // up. Asks memory only and does not wait for the disk, so it may be called on an I/O thread; that
+  // the files are there is not looked at again.
+  virtual bool reuse(const ActionKey& key, std::uint64_t generation) = 0;
   virtual Result<std::optional<Manifest>> peek(const ActionKey& key) = 0;  // no use counted
   virtual Result<std::optional<Failure>> failure(
       const ActionKey& key) = 0;                                  // remembered and not expired

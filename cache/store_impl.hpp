@@ -43,6 +43,7 @@ class StoreImpl final : public Store {
   Status start();
 
   Result<std::optional<Hit>> lookup(const ActionKey& key) override;
+  bool reuse(const ActionKey& key, std::uint64_t generation) override;
   Result<std::optional<Manifest>> peek(const ActionKey& key) override;
   Result<std::optional<Failure>> failure(const ActionKey& key) override;
   Result<Miss> explain_miss(const Request& request) override;

@@ -178,15 +178,22 @@ Result<std::optional<Hit>> StoreImpl::lookup(const ActionKey& key) {
     ref->output = hit.manifest.outputs[i];
     hit.blobs.push_back(*std::move(ref));
   }
-  MutexLock lock(mutex_);
-  if (auto* entry = table_.find(key); entry != nullptr && entry->generation == found->generation) {
-    table_.queue().touch(key, clock_.wall_ms());
-    if (!entry->dirty) {
-      entry->dirty = true;
-      dirty_.push_back(key);
-    }
-  }
+  hit.json = std::move(found->json);
+  hit.generation = found->generation;
+  reuse(key, hit.generation);  // counts the use
   return std::optional(std::move(hit));
+}
+
+bool StoreImpl::reuse(const ActionKey& key, std::uint64_t generation) {
+  MutexLock lock(mutex_);
+  auto* entry = table_.find(key);
+  if (entry == nullptr || entry->failed || entry->generation != generation) return false;
+  table_.queue().touch(key, clock_.wall_ms());
+  if (!entry->dirty) {
+    entry->dirty = true;
+    dirty_.push_back(key);
+  }
+  return true;
 }
 
 Result<std::optional<Manifest>> StoreImpl::peek(const ActionKey& key) {

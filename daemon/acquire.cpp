@@ -20,7 +20,8 @@ constexpr Millis kMaxWaitMs = 60'000;
 // A heartbeat this often leaves room for two lost ones.
 constexpr Millis kHeartbeatsPerTtl = 5;
 
-// What a hit spares its caller: the entry's own build, and those of other entries that it holds copies of.
+// What a hit spares its caller: the entry's own build, and those of other entries that it holds
+// copies of.
 double seconds_saved(const Manifest& manifest) {
   std::uint64_t nested_ms = 0;
   if (const auto it = manifest.meta.find("nested_build_ms"); it != manifest.meta.end()) {
@@ -73,6 +74,21 @@ Result<Asked> parse(const HttpRequest& http) {
   return asked;
 }
 
+// An answer of a moment ago that still holds; the use is counted.
+std::shared_ptr<const HitMemo::Answer> recall(Service& service, const ActionKey& key) {
+  auto known = service.hits.get(key);
+  return known && service.store.reuse(key, known->generation) ? known : nullptr;
+}
+
+// What every hit brings with it, and its answer. Does not wait for the disk.
+HttpResponse take_hit(Service& service, const Request& request, Connection& connection,
+                      const HitMemo::Answer& hit, bool waited) {
+  service.store.count(request.name_space, waited ? "waits" : "hits", 1);
+  service.store.count(request.name_space, "compile_seconds_saved", hit.seconds_saved);
+  connection.keep(request.key, service.store.hold(request.key));
+  return hit_answer(hit.text, waited);
+}
+
 class LookUp : public std::enable_shared_from_this<LookUp> {
  public:
   LookUp(Service& service, Call call, Asked asked)
@@ -83,6 +99,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 
   // On a disk thread, like everything below.
   void run() {
+    if (auto known = recall(service_, asked_.request.key)) return answer_hit(*known);
     auto hit = service_.store.lookup(asked_.request.key);
     if (!hit.ok() && !hit.is(Code::kCorrupt)) return fail(hit.error());
     if (hit.ok() && *hit) return answer_hit(**hit);
@@ -174,12 +191,14 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
   void answer_hit(const Hit& hit) {
-    const Request& request = asked_.request;
+    HitMemo::Answer made{hit_tail(hit), hit.generation, seconds_saved(hit.manifest)};
+    answer_hit(made);
+    service_.hits.put(asked_.request.key, std::move(made));
+  }
+
+  void answer_hit(const HitMemo::Answer& known) {
     end_ticket();
-    count(waited_ ? "waits" : "hits");
-    service_.store.count(request.name_space, "compile_seconds_saved", seconds_saved(hit.manifest));
-    call_.request.connection->keep(request.key, service_.store.hold(request.key));
-    call_.reply(HttpResponse::json(hit_text(hit, waited_)));
+    call_.reply(take_hit(service_, asked_.request, *call_.request.connection, known, waited_));
   }
 
   void answer_miss() { call_.reply(answer({{"state", "miss"}, {"miss", explain()}})); }
@@ -242,6 +261,18 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 };
 
 }  // namespace
+
+std::optional<HttpResponse> acquire_now(Service& service, const HttpRequest& request) {
+  constexpr std::size_t kMaxBody = 16 << 10;  // more takes its time to parse
+  if (request.body.size() > kMaxBody) return std::nullopt;
+  // Asked first because it is cheap, and usually the end of it.
+  if (!service.hits.get(*ActionKey::from_hex(request.arg))) return std::nullopt;
+  auto asked = parse(request);
+  if (!asked.ok() || !asked->ticket.empty()) return std::nullopt;
+  const auto known = recall(service, asked->request.key);
+  if (!known) return std::nullopt;
+  return take_hit(service, asked->request, *request.connection, *known, false);
+}
 
 void acquire(Service& service, Call call) {
   auto asked = parse(call.request);

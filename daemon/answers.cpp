@@ -22,16 +22,14 @@ void append_json(std::string& out, std::string_view text) {
   out.push_back('"');
 }
 
-std::string hit_text(const Hit& hit, bool waited) {
-  const std::string manifest = hit.manifest.to_json();
+std::string hit_tail(const Hit& hit) {
+  const std::string& manifest = hit.json;
   std::string out;
   std::size_t size = manifest.size() + 128;
   for (const BlobRef& blob : hit.blobs) {
     size += 512 + blob.path.size() + (blob.inline_bytes ? blob.inline_bytes->size() * 4 / 3 : 0);
   }
   out.reserve(size);
-  out += R"({"state":"hit","waited":)";
-  out += waited ? "true" : "false";
   out += R"(,"manifest":)";
   out += manifest;
   out += R"(,"blobs":{)";
@@ -60,6 +58,16 @@ std::string hit_text(const Hit& hit, bool waited) {
   }
   out += "}}";
   return out;
+}
+
+HttpResponse hit_answer(std::string_view tail, bool waited) {
+  const std::string_view head =
+      waited ? R"({"state":"hit","waited":true)" : R"({"state":"hit","waited":false)";
+  std::string text;
+  text.reserve(head.size() + tail.size());
+  text += head;
+  text += tail;
+  return HttpResponse::json(std::move(text));
 }
 
 js::object miss_json(const Miss& miss) {

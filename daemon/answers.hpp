@@ -13,8 +13,10 @@
 
 namespace nc::daemon {
 
-// {"state": "hit", ...}; written by hand because every warm look-up makes one.
-std::string hit_text(const Hit& hit, bool waited);
+// The answer to a look-up that hits, written by hand because every warm look-up makes one: all but
+// its beginning, which the memo keeps, and the whole.
+std::string hit_tail(const Hit& hit);
+HttpResponse hit_answer(std::string_view tail, bool waited);
 boost::json::object miss_json(const Miss& miss);
 boost::json::object builder_json(const Lease& lease);
 boost::json::object failure_json(const Failure& failure);

@@ -21,27 +21,28 @@ void sync(Service& service, Call call) {
 
 constexpr Route get(std::string_view pattern, void (*handle)(Service&, Call),
                     Lane lane = Lane::kQuick) {
-  return {Method::kGet, pattern, BodyKind::kNone, 0, lane, handle, nullptr};
+  return {Method::kGet, pattern, BodyKind::kNone, 0, lane, handle};
 }
 constexpr Route post(std::string_view pattern, std::uint64_t max, void (*handle)(Service&, Call),
                      Lane lane = Lane::kQuick) {
-  return {Method::kPost, pattern, BodyKind::kJson, max, lane, handle, nullptr};
+  return {Method::kPost, pattern, BodyKind::kJson, max, lane, handle};
 }
 
 constexpr std::array kRoutes = {
     get("/v1/hello", sync<hello>),
-    post("/v1/actions/{key}/acquire", kLarge, acquire),
+    Route{Method::kPost, "/v1/actions/{key}/acquire", BodyKind::kJson, kLarge, Lane::kQuick,
+          acquire, acquire_now},
     get("/v1/actions/{key}", sync<get_action>),
-    Route{Method::kPut, "/v1/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow, sync<put_action>,
-          nullptr},
+    Route{Method::kPut, "/v1/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow,
+          sync<put_action>},
     get("/v1/blobs/{digest}", sync<get_blob>, Lane::kSlow),
-    Route{Method::kHead, "/v1/blobs/{digest}", BodyKind::kNone, 0, Lane::kQuick, sync<head_blob>,
-          nullptr},
-    Route{Method::kPut, "/v1/blobs/{digest}", BodyKind::kBlob, 0, Lane::kSlow, nullptr, put_blob},
+    Route{Method::kHead, "/v1/blobs/{digest}", BodyKind::kNone, 0, Lane::kQuick, sync<head_blob>},
+    Route{Method::kPut, "/v1/blobs/{digest}", BodyKind::kBlob, 0, Lane::kSlow, nullptr, nullptr,
+          put_blob},
     post("/v1/leases/{id}/heartbeat", kSmall, sync<heartbeat>),
     post("/v1/leases/{id}/fail", kLarge, sync<fail_lease>),
-    Route{Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick, sync<release_lease>,
-          nullptr},
+    Route{Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick,
+          sync<release_lease>},
     get("/v1/leases", sync<list_leases>),
     post("/v1/bypass", kSmall, sync<bypass>),
     get("/v1/stats", sync<stats>, Lane::kSlow),

@@ -21,6 +21,8 @@ struct Route {
   std::uint64_t max_body = 0;  // kJson
   Lane lane = Lane::kQuick;
   void (*handle)(Service&, Call) = nullptr;  // kNone, kJson
+  // When set, asked first, on the I/O thread: must not wait for anything.
+  std::optional<HttpResponse> (*now)(Service&, const HttpRequest&) = nullptr;
   Result<std::unique_ptr<BodySink>> (*open)(Service&, const HttpRequest&) = nullptr;  // kBlob
 };
 

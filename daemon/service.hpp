@@ -11,6 +11,7 @@
 #include "base/process.hpp"
 #include "cache/store.hpp"
 #include "daemon/disk_pool.hpp"
+#include "daemon/hit_memo.hpp"
 #include "daemon/http.hpp"
 #include "daemon/lease_keeper.hpp"
 #include "daemon/leases.hpp"
@@ -51,6 +52,7 @@ struct Service {
   std::int64_t pid = 0;
   Millis started_ms = 0;
 
+  HitMemo hits{clock};
   KindsMemo kinds;
   std::atomic<std::uint64_t> connections{0};
   std::atomic<bool> draining{false};
@@ -65,6 +67,8 @@ struct Call {
 
 // ---- Look-ups and builds (acquire.cpp) ----
 void acquire(Service& service, Call call);
+// The same from memory alone, on the thread that asks; nothing: it takes the way above.
+std::optional<HttpResponse> acquire_now(Service& service, const HttpRequest& request);
 
 // ---- Entries as they are published and read (actions.cpp) ----
 HttpResponse get_action(Service& service, const HttpRequest& request);

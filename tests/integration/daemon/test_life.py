@@ -9,13 +9,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
-from daemon_support import Answer, Home, digest, eventually, key_of
+from daemon_support import Home, digest, eventually, key_of
 
 
 def test_sixty_four_simultaneous_starts_leave_one_daemon(home: Home) -> None:
     starters = [
-        subprocess.Popen(home.command("--detach"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=home.environment())
+        subprocess.Popen(
+            home.command("--detach"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=home.environment()
+        )
         for _ in range(64)
     ]
     said = [process.communicate(timeout=120) for process in starters]
@@ -173,14 +176,14 @@ def test_drain_lets_running_uploads_end(home: Home) -> None:
     assert eventually(lambda: client.get("/v1/stats")["limits"]["reserved"] > 0)
     builder = home.client()
     builder.acquire("a")
-    waiting: list[Answer] = []
+    waiting: list[Any] = []
     waiter = home.client()
     thread = threading.Thread(target=lambda: waiting.append(waiter.acquire("a", wait_ms=20_000)))
     thread.start()
     assert eventually(lambda: client.get("/v1/stats")["health"]["tickets"] == 1)
     daemon.terminate()
     thread.join()
-    assert waiting[0]["state"] == "building"  # type: ignore[index]
+    assert waiting[0]["state"] == "building"
     assert eventually(lambda: not home.answers()), "no new connections"
     raw.send(data[1000:])
     answer = raw.answer()

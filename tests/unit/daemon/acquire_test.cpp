@@ -43,7 +43,8 @@ TEST_F(Acquire, ColdBuildThenHit) {
   auto hit = h.acquire(other, key);
   EXPECT_EQ(hit.state(), "hit");
   EXPECT_EQ(hit.json.at("waited"), false);
-  EXPECT_EQ(hit.json.at("blobs").at("out").at("inline").as_string(), to_base64(as_bytes("bytes of a")));
+  EXPECT_EQ(hit.json.at("blobs").at("out").at("inline").as_string(),
+            to_base64(as_bytes("bytes of a")));
   EXPECT_EQ(hit.json.at("manifest").at("key").as_string(), key);
   EXPECT_EQ(h.counter("compile_seconds_saved"), 3);
   EXPECT_EQ(h.store.held(*ActionKey::from_hex(key)), 1U) << "in use while the client is there";
@@ -51,6 +52,56 @@ TEST_F(Acquire, ColdBuildThenHit) {
   EXPECT_EQ(h.store.held(*ActionKey::from_hex(key)), 0U);
   looked_up = 2;
   expect_sum();
+}
+
+TEST_F(Acquire, ARepeatedHitIsAnsweredFromMemoryWhileItHolds) {
+  const std::string key = h.key("a");
+  const LeaseOf lease = build("a");
+  h.publish(builder, "a", lease.id, lease.fence);
+  auto first = h.acquire(other, key);
+  const std::size_t before = h.store.lookups();
+  auto now = [&](const std::string& body) {
+    HttpRequest request;
+    request.arg = key;
+    request.body = body;
+    request.connection = other;
+    return acquire_now(h.service, request);
+  };
+  auto again = now(R"({"intent":"build","namespace":"ns"})");
+  ASSERT_TRUE(again);
+  EXPECT_EQ(boost::json::parse(again->body), boost::json::value(first.json));
+  EXPECT_EQ(h.acquire(other, key).json, first.json);
+  EXPECT_EQ(h.store.lookups(), before);
+  EXPECT_EQ(h.counter("hits"), 3);
+  EXPECT_EQ(h.counter("compile_seconds_saved"), 9);
+  EXPECT_FALSE(now(R"({"intent":"build","ticket":"0"})")) << "a ticket has to be ended";
+  EXPECT_FALSE(now(R"({"intent":"?"})")) << "errors take the usual way";
+  h.clock.advance(HitMemo::kFreshMs);
+  EXPECT_FALSE(now(R"({"intent":"build"})")) << "time to look at the files again";
+  h.acquire(other, key);
+  h.store.remove(*ActionKey::from_hex(key));
+  EXPECT_FALSE(now(R"({"intent":"build"})")) << "evicted";
+  lease_of(h.acquire(other, key));
+  looked_up += 5;
+  expect_sum();
+}
+
+TEST(HitMemo, KeepsLittleAndForgetsTheOldest) {
+  FakeClock clock;
+  HitMemo memo(clock);
+  const auto key = [](int i) { return Sha256::of(as_bytes(std::to_string(i))); };
+  memo.put(key(0), {std::string(HitMemo::kMaxAnswer + 1, 'x'), 1, 0});
+  EXPECT_EQ(memo.get(key(0)), nullptr);
+  for (int i = 0; i < 200; ++i) memo.put(key(i), {std::string(HitMemo::kMaxAnswer, 'x'), 1, 0});
+  EXPECT_LE(memo.bytes(), HitMemo::kMaxTotal);
+  EXPECT_EQ(memo.get(key(0)), nullptr);
+  EXPECT_NE(memo.get(key(199)), nullptr);
+  memo.put(key(199), {"short", 2, 0});
+  EXPECT_EQ(memo.get(key(199))->generation, 2U);
+  clock.advance(HitMemo::kFreshMs);
+  EXPECT_EQ(memo.get(key(198)), nullptr);
+  memo.put(key(1), {"short", 1, 0});
+  EXPECT_EQ(memo.bytes(), 5U);
 }
 
 TEST_F(Acquire, SixtyFourAskOneBuilds) {

@@ -54,7 +54,7 @@ TEST(Router, TellsNotFoundFromAnotherMethod) {
 
 TEST(Router, KeysAreSixtyFourHexDigits) {
   for (const std::string& key : {std::string("ab"), std::string(64, 'A'), std::string(65, 'a'),
-                                std::string(63, 'a') + "g"}) {
+                                 std::string(63, 'a') + "g"}) {
     auto match = find(Method::kGet, "/v1/actions/" + key);
     EXPECT_EQ(match.route, nullptr);
     EXPECT_EQ(match.status, 400);
