@@ -72,7 +72,6 @@ class Compilation:
         self.refusals: list[str] = []
         self._passing = False
         self._artifacts: dict[str, Artifact] = {}
-        self._entry: Any = None
         self._symbols: Any = None
 
     def run(self) -> Callable[..., Any]:
@@ -236,8 +235,7 @@ class Compilation:
             if not compat.guards_hold(shape_env, entry.guards_expr, symints):
                 return OtherGuards(entry.guards_expr)
         for index, code in enumerate(_codes(entry)):
-            loaded, _ = graphs.from_hit(hit, f"{index}.")
-            code.attach(loaded)
+            code.attach(graphs.from_hit(hit, f"{index}."))
         function = compat.restore_entry(entry, self.inputs)
         disabled: Callable[..., Any] = torch._dynamo.disable(
             lambda *arguments: function(list(arguments)), reason="do not trace AOT-compiled graph"

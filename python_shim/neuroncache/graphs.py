@@ -76,13 +76,13 @@ def compile_functional(
     return result
 
 
-def from_hit(hit: Hit, prefix: str = "") -> tuple[LoadedGraph, dict[str, bytes]]:
+def from_hit(hit: Hit, prefix: str = "") -> LoadedGraph:
     """A graph from the outputs of a stored artifact whose names start with `prefix`."""
     names = {entry["name"] for entry in hit.manifest["outputs"]}
     data = hit.data(prefix + WRAPPER)
     path = hit.path(prefix + LIBRARY) if prefix + LIBRARY in names else None
     constants = hit.data(prefix + CONSTANTS) if prefix + CONSTANTS in names else None
-    return loader.load(data, path, constants), {}
+    return loader.load(data, path, constants)
 
 
 def _role(keywords: dict[str, Any]) -> str:
@@ -134,7 +134,7 @@ class _Maker:
         self.refusal_passes = False
 
     def load(self, hit: Hit) -> Artifact | _OtherGuards:
-        loaded, _ = from_hit(hit)
+        loaded = from_hit(hit)
         shape_env = compat.shape_env_of(self.inputs)
         symints = compat.backed_symints(self.inputs)
         if loaded.guards:
