@@ -370,9 +370,7 @@ void Session::send_on() {
     const std::string_view rest_body = body.substr(out_.sent - head_sent);
     iovec parts[2] = {{const_cast<char*>(rest_head.data()), rest_head.size()},
                       {const_cast<char*>(rest_body.data()), std::min(rest_body.size(), kChunk)}};
-    if (rest_head.empty() && rest_body.empty()) {
-      return asio::post(host_.io, [self = shared_from_this()] { self->on_sent(); });
-    }
+    if (rest_head.empty() && rest_body.empty()) return sent_all();
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
@@ -385,6 +383,18 @@ void Session::send_on() {
       return asio::post(host_.io, [self = shared_from_this()] { self->on_lost(); });
     }
   }
+}
+
+// Goes on with the next request: at once on the I/O thread, but without piling up calls for a
+// client that sends many ahead.
+void Session::sent_all() {
+  constexpr int kMaxNested = 8;
+  if (!host_.io.get_executor().running_in_this_thread() || nested_ >= kMaxNested) {
+    return asio::post(host_.io, [self = shared_from_this()] { self->on_sent(); });
+  }
+  ++nested_;
+  on_sent();
+  --nested_;
 }
 
 void Session::wait_writable() {

@@ -90,6 +90,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void deliver(HttpResponse response);  // any thread; the state is kBusy
   void send_on();                       // any thread; the state is kBusy
   void wait_writable();
+  void sent_all();  // any thread
   void on_sent();
   void on_lost();
   void next();
@@ -121,6 +122,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   bool keep_alive_ = true;
   bool expects_continue_ = false;
   bool head_only_ = false;
+  int nested_ = 0;  // answers that are being finished within one another
 
   Mutex holds_mutex_;
   std::unordered_map<ActionKey, std::shared_ptr<void>, Sha256Hash> holds_
