@@ -171,7 +171,7 @@ void Server::Impl::accepted(error_code ec, Socket socket, Thread& thread) {
   idle_since = 0;
   const Peer peer = peer_of(socket.native_handle());
   Admission admission = Admission::kServed;
-  if (!options.any_user && peer.uid != ::geteuid() && peer.uid != 0) admission = Admission::kDenied;
+  if (peer.uid != ::geteuid() && peer.uid != 0) admission = Admission::kDenied;
   if (open > options.max_connections) admission = Admission::kTooMany;
   if (open > options.max_connections + kPoliteRefusals) {
     socket.close(ec);

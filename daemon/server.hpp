@@ -16,7 +16,6 @@ class Server {
   struct Options {
     std::size_t io_threads = 2;
     std::uint64_t max_connections = 4096;
-    bool any_user = false;  // otherwise: our own uid and root
   };
   // `listener` is bound and listens. Sets service.shut_down.
   Server(Service& service, UniqueFd listener, Options options);
