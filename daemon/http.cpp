@@ -11,6 +11,15 @@ namespace {
 
 std::atomic<std::uint64_t> g_last_connection{0};
 
+// A message may quote what the client sent; JSON holds UTF-8 only.
+std::string readable(std::string text) {
+  if (is_utf8(text)) return text;
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  }
+  return text;
+}
+
 std::string_view reason(int status) {
   switch (status) {
     case 200:
@@ -128,10 +137,9 @@ HttpResponse HttpResponse::error(const Error& error, int status) {
   const std::string_view code =
       error.code == Code::kUnsupported ? "unsupported_protocol" : code_name(error.code);
   namespace js = boost::json;
-  return json(
-      js::serialize(js::value{
-          {"error", {{"code", code}, {"message", error.message}, {"action", error.action}}}}),
-      status);
+  const js::object inner{
+      {"code", code}, {"message", readable(error.message)}, {"action", readable(error.action)}};
+  return json(js::serialize(js::object{{"error", inner}}), status);
 }
 
 std::string HttpResponse::header(bool keep_alive) const {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include <boost/json.hpp>
+
 #include "base/fake_filesystem.hpp"
 #include "base/fake_processes.hpp"
 #include "base/log.hpp"
@@ -30,6 +32,8 @@ Settings defaults() {
   return *std::move(settings);
 }
 
+const Settings kDefaults = defaults();
+
 // A daemon without sockets and without waiting: what a handler posts runs when it is stopped.
 struct World {
   FakeClock clock;
@@ -38,7 +42,7 @@ struct World {
   FakeProcesses processes;
   LeaseTable table{clock, random, {}};
   LeaseKeeper keeper{{table, store, processes, clock}, true};
-  LiveSettings settings{defaults()};
+  LiveSettings settings{kDefaults};
   DiskPool pool{0};
   Service service{store, table, keeper, settings, pool, clock, processes};
   std::shared_ptr<Client> client = std::make_shared<Client>();
@@ -51,6 +55,11 @@ struct World {
   void check(const HttpResponse& response) {
     FUZZ_REQUIRE(response.status >= 200 && response.status < 600);
     FUZZ_REQUIRE(!response.header(true).empty());
+    if (response.content_type == "application/json" && !response.head_length) {
+      boost::system::error_code error;
+      boost::json::parse(response.body, error);
+      FUZZ_REQUIRE(!error);
+    }
     if (response.status >= 400 && !response.head_length) {
       FUZZ_REQUIRE(response.body.starts_with(R"({"error":{"code":")"));
     }

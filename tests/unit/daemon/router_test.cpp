@@ -103,6 +103,11 @@ TEST(Http, AHeaderTellsLengthAndEnd) {
   EXPECT_NE(response.header(true).find("Content-Length: 77\r\n"), std::string::npos);
 }
 
+TEST(Http, AnErrorIsJsonWhateverItQuotes) {
+  auto response = HttpResponse::error({Code::kInvalid, "not \xff\xc3( this", ""});
+  EXPECT_NE(response.body.find(R"("not ??( this")"), std::string::npos) << response.body;
+}
+
 TEST(Http, AnErrorSaysWhatAndWhatToDo) {
   auto response = HttpResponse::error({Code::kNoSpace, "the \"disk\" is full", "free some"});
   EXPECT_EQ(response.status, 507);
