@@ -23,9 +23,9 @@ struct Acknowledged {
   std::map<std::string, State> entries;  // by name
 };
 
-inline TestEntry script_entry(const std::string& name) {
+inline TestEntry make_script_entry(const std::string& name) {
   // The name decides the contents: short, long, long and dull, shared with others, several.
-  const auto number = std::hash<std::string>{}(name) % 1000;
+  const auto number = get_u64(Sha256::of(as_bytes(name)).raw.data()) % 1000;
   std::vector<std::string> contents;
   switch (number % 5) {
     case 0:
@@ -46,6 +46,13 @@ inline TestEntry script_entry(const std::string& name) {
   auto entry = make_entry(name, contents, 100 + number);
   if (name.starts_with("temp")) entry.manifest.name_space = "temp";
   return entry;
+}
+
+// Made once: the checks ask for each of them after every crash.
+inline const TestEntry& script_entry(const std::string& name) {
+  static std::map<std::string, TestEntry> made;
+  const auto it = made.find(name);
+  return it != made.end() ? it->second : made.emplace(name, make_script_entry(name)).first->second;
 }
 
 // After a crash: `store` is open again. Adds failures to the running test; `where` says which crash
