@@ -1,5 +1,7 @@
 #include "client/client.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -53,29 +55,51 @@ struct Client::Impl {
   ClientOptions options;
   Connection connection;
   std::optional<Error> start_error;
+  Millis start_failed_ms = 0;
 
   explicit Impl(ClientOptions o)
       : options(std::move(o)), connection(options.socket_path, options.connect_timeout_ms) {}
 
-  // Any status >= 400 becomes an Error. Starts the daemon when that is allowed and nobody listens.
-  Result<HttpResponse> perform(HttpRequest request) {
-    auto response = connection.perform(request);
-    if (response.is(Code::kUnavailable) && options.autostart && request.idempotent) {
-      // Once: a daemon that cannot start costs seconds in total, not with every call.
-      if (start_error) return *start_error;
-      const Status started =
-          ensure_daemon(LaunchOptions{options.socket_path, options.daemon_path,
-                                      options.daemon_arguments, options.connect_timeout_ms});
-      if (!started.ok()) {
-        start_error = started.error();
-        return *start_error;
-      }
-      response = connection.perform(request);
+  // Any status >= 400 becomes an Error. When nobody listens, or who listens is on its way out, a
+  // daemon is started, where that is allowed, and asked again.
+  Result<HttpResponse> perform(const HttpRequest& request) {
+    auto response = perform_once(request);
+    if (!options.autostart || !request.idempotent) return response;
+    const Millis deadline = system_clock().monotonic_ms() + options.connect_timeout_ms;
+    while (response.is(Code::kDraining) && system_clock().monotonic_ms() < deadline) {
+      constexpr int kPauseMs =
+          50;  // the old one takes no new connection, and holds the store a little longer
+      connection.close();
+      ::poll(nullptr, 0, kPauseMs);
+      response = perform_once(request);
     }
+    if (!response.is(Code::kUnavailable)) return response;
+    NC_TRY(start_daemon());
+    return perform_once(request);
+  }
+
+  Result<HttpResponse> perform_once(const HttpRequest& request) {
+    auto response = connection.perform(request);
     if (response.ok() && response->status >= 400 && request.method != "HEAD") {
       return codec::error(response->status, response->body, request.target);
     }
     return response;
+  }
+
+  // A daemon that cannot start costs seconds now and then, not with every call.
+  Status start_daemon() {
+    constexpr Millis kPauseMs = 60'000;
+    const Millis now = system_clock().monotonic_ms();
+    if (start_error && now - start_failed_ms < kPauseMs) return *start_error;
+    Status started =
+        ensure_daemon(LaunchOptions{options.socket_path, options.daemon_path,
+                                    options.daemon_arguments, options.connect_timeout_ms});
+    start_error.reset();
+    if (!started.ok()) {
+      start_error = started.error();
+      start_failed_ms = now;
+    }
+    return started;
   }
 
   HttpRequest request(std::string_view method, std::string target) const {
@@ -86,9 +110,9 @@ struct Client::Impl {
     return r;
   }
 
-  Result<json::bj::object> ask(HttpRequest r) {
+  Result<json::bj::object> ask(const HttpRequest& r) {
     const std::string what = "the daemon's answer to " + r.target;
-    NC_ASSIGN(const HttpResponse response, perform(std::move(r)));
+    NC_ASSIGN(const HttpResponse response, perform(r));
     return json::parse_object(response.body, what);
   }
 
@@ -108,7 +132,7 @@ struct Client::Impl {
     r.body = &source;
     r.idempotent = how.idempotent;
     r.timeout_ms += how.extra_ms;
-    return ask(std::move(r));
+    return ask(r);
   }
   Result<json::bj::object> send(std::string_view method, std::string target,
                                 std::string_view body) {
@@ -123,7 +147,7 @@ struct Client::Impl {
     r.content_type = protocol::kBytesType;
     r.body = &source;
     r.streaming = true;
-    NC_ASSIGN(const json::bj::object answer, ask(std::move(r)));
+    NC_ASSIGN(const json::bj::object answer, ask(r));
     return Uploaded{digest, source.size(), json::boolean(answer, "existed")};
   }
 
@@ -149,7 +173,7 @@ Result<Hello> Client::hello() {
   HttpRequest request = impl_->request("GET", std::string(protocol::kHello));
   // It needs no disk: a daemon that does not greet in the time that a start may take is stuck.
   request.timeout_ms = std::min(request.timeout_ms, impl_->options.connect_timeout_ms);
-  NC_ASSIGN(const json::bj::object o, impl_->ask(std::move(request)));
+  NC_ASSIGN(const json::bj::object o, impl_->ask(request));
   Hello hello = codec::hello(o);
   if (hello.min_protocol > protocol::kVersion || hello.max_protocol < protocol::kMinVersion) {
     return Error{
@@ -254,7 +278,7 @@ Result<std::string> Client::download(const Digest& digest, std::uint64_t limit) 
   HttpRequest r = impl_->request("GET", fmt::format("{}{}", protocol::kBlobs, digest.hex()));
   r.streaming = true;
   r.body_limit = std::max<std::uint64_t>(limit, 64 << 10);  // room for an error's text
-  NC_ASSIGN(HttpResponse response, impl_->perform(std::move(r)));
+  NC_ASSIGN(HttpResponse response, impl_->perform(r));
   if (response.body.size() > limit) {
     return Error{Code::kTooLarge,
                  fmt::format("blob {} has more than {} bytes", digest.hex(), limit), ""};
@@ -271,7 +295,7 @@ Result<std::uint64_t> Client::download_to(const Digest& digest, const Sink& sink
   HttpRequest r = impl_->request("GET", fmt::format("{}{}", protocol::kBlobs, digest.hex()));
   r.streaming = true;
   r.sink = sink;
-  NC_ASSIGN(const HttpResponse response, impl_->perform(std::move(r)));
+  NC_ASSIGN(const HttpResponse response, impl_->perform(r));
   return response.body_bytes;
 }
 

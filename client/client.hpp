@@ -32,7 +32,7 @@ struct ClientOptions {
   Millis connect_timeout_ms = 5'000;  // to connect, or for the daemon to start
   Millis request_timeout_ms =
       30'000;               // a control call as a whole; a blob body: no byte for that long
-  bool autostart = false;   // start the daemon when nobody listens (one attempt)
+  bool autostart = false;   // start the daemon when nobody listens
   std::string daemon_path;  // see find_daemon() in client/autostart.hpp
   std::vector<std::string> daemon_arguments;
 

@@ -294,6 +294,7 @@ PruneAnswer prune_answer(const bj::object& o) {
   a.entries = list_of<EntrySummary>(o, "entries", entry);
   a.count = json::natural(o, "count");
   a.bytes = json::natural(o, "bytes");
+  a.swept_bytes = json::natural(o, "swept_bytes");
   a.rebuild_seconds = json::number(o, "rebuild_seconds").value_or(0);
   a.kept = list_of<PruneAnswer::Kept>(o, "kept", [](const bj::object& k) {
     return PruneAnswer::Kept{json::text(k, "key"), json::text(k, "why")};

@@ -190,7 +190,8 @@ struct PruneRequest {
 struct PruneAnswer {
   std::vector<EntrySummary> entries;
   std::uint64_t count = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;        // freed on disk
+  std::uint64_t swept_bytes = 0;  // of these, what no entry named
   double rebuild_seconds = 0;
   struct Kept {
     std::string key, why;

@@ -1,10 +1,10 @@
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ std::string on_path(const std::vector<std::string>& env, std::string_view progra
   const std::string path = environment(env, "PATH");
   for (std::size_t start = 0; start <= path.size();) {
     const std::size_t end = std::min(path.find(':', start), path.size());
-    const std::string candidate = join(path.substr(start, end - start), program);
+    std::string candidate = join(path.substr(start, end - start), program);
     if (end > start && ::access(candidate.c_str(), X_OK) == 0) return candidate;
     start = end + 1;
   }

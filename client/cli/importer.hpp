@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <set>
+#include <unordered_set>
 
 #include "base/bundle.hpp"
 #include "client/client.hpp"
@@ -38,9 +38,9 @@ class Importer {
   BundleReader& reader_;
   std::function<void(std::uint64_t)> moved_;
   ImportTotals totals_;
-  std::set<Digest> brought_;   // blobs that the file has given so far
-  BundleReader::Entry entry_;  // under way
-  std::size_t missing_ = 0;    // of its blobs, still to come
+  std::unordered_set<Digest, Sha256Hash> brought_;  // blobs that the file has given so far
+  BundleReader::Entry entry_;                       // under way
+  std::size_t missing_ = 0;                         // of its blobs, still to come
 };
 
 }  // namespace nc::cli

@@ -124,8 +124,7 @@ void print_json(const bj::value& value) {
   print(json_text(value));
 }
 
-void print_error(const Error& given, Format format) {
-  Error error = given;
+void print_error(Error error, Format format) {
   if (error.action.empty()) error.action = usual_action(error.code);
   if (format == Format::kJson) {
     print_json(bj::object{{"error", bj::object{{"code", std::string(code_name(error.code))},

@@ -23,7 +23,7 @@ void print_json(const bj::value& value);  // indented, with a newline
 std::string json_text(const bj::value& value);
 std::string plain_text(const bj::value& value);  // a field of tab output: "" for null
 // What happened, and below it what to do; in JSON format also {"error": {...}} on standard output.
-void print_error(const Error& error, Format format);
+void print_error(Error error, Format format);
 Status flush_output();  // an error when standard output could not be written
 
 struct Cell {

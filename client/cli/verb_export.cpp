@@ -71,16 +71,15 @@ Status add_entry(Client& client, BundleWriter& writer, const EntrySummary& entry
     const BundleBlob blob{output.digest, output.size};
     if (std::find(blobs.begin(), blobs.end(), blob) == blobs.end()) blobs.push_back(blob);
   }
-  const Status added =
-      writer.add(*key, *manifest_json, blobs,
-                 [&](const BundleBlob& blob, const BundleWriter::Sink& sink) -> Status {
-                   auto got = client.download_to(blob.digest, [&](Bytes bytes) {
-                     moved(bytes.size());
-                     return sink(bytes);
-                   });
-                   if (!got.ok()) return std::move(got).error();
-                   return {};
-                 });
+  Status added = writer.add(*key, *manifest_json, blobs,
+                            [&](const BundleBlob& blob, const BundleWriter::Sink& sink) -> Status {
+                              auto got = client.download_to(blob.digest, [&](Bytes bytes) {
+                                moved(bytes.size());
+                                return sink(bytes);
+                              });
+                              if (!got.ok()) return std::move(got).error();
+                              return {};
+                            });
   if (added.is(Code::kNotFound)) {
     ++vanished;
     return {};

@@ -36,6 +36,10 @@ std::string summary(const PruneAnswer& answer, bool dry_run) {
   std::string out = fmt::format("{} {} and {} {} of disk.\n", dry_run ? "Would remove" : "Removed",
                                 counted(static_cast<double>(answer.count), "entry", "entries"),
                                 dry_run ? "free" : "freed", format_size(answer.bytes));
+  if (answer.swept_bytes > 0) {
+    out += fmt::format("{} of that {} to no entry.\n", format_size(answer.swept_bytes),
+                       dry_run ? "belongs" : "belonged");
+  }
   if (answer.count > 0) {
     out += fmt::format("Building {} again {} {} of compiling.\n", answer.count == 1 ? "it" : "them",
                        dry_run ? "would take" : "takes", format_duration(answer.rebuild_seconds));
@@ -64,6 +68,7 @@ Result<int> run_prune(Context& context) {
     print_json(bj::object{{"dry_run", request.dry_run},
                           {"count", answer.count},
                           {"bytes", answer.bytes},
+                          {"swept_bytes", answer.swept_bytes},
                           {"rebuild_seconds", answer.rebuild_seconds},
                           {"entries", entries_json(answer.entries)},
                           {"kept", std::move(kept)}});

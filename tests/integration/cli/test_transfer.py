@@ -29,7 +29,7 @@ def bundle(shared: Filled, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(home: Home) -> dict[str, object]:
-    found = {}
+    found: dict[str, object] = {}
     for entry in home.json("ls", "ls")["entries"]:
         if not entry["failed"]:
             shown = home.json("show", "show", entry["key"])

@@ -116,6 +116,21 @@ TEST_F(ClientTest, ARequestThatGotNoAnswerIsSentOnceMoreWhenThatIsHarmless) {
   EXPECT_EQ(server.seen().size(), 3U);
 }
 
+TEST_F(ClientTest, ADaemonOnItsWayOutIsAskedAgainOnceItIsReplaced) {
+  const char* draining = R"({"error":{"code":"draining","message":"m","action":"a"}})";
+  server.push(json_step(503, draining));
+  server.push(json_step(503, draining));
+  server.push(json_step(200, kHello));
+  server.push(json_step(503, draining));
+  ClientOptions o = options();
+  EXPECT_TRUE(Client(o).hello().is(Code::kDraining));  // may not start one: it is told
+  o.autostart = true;
+  Client client(o);
+  EXPECT_TRUE(client.hello().ok());
+  EXPECT_EQ(server.seen().size(), 3U);
+  EXPECT_TRUE(client.bypass("default", "x", "").is(Code::kDraining));
+}
+
 TEST_F(ClientTest, CountingIsNotRepeated) {
   Step drop;
   drop.close = true;
