@@ -174,12 +174,12 @@ Result<PruneResult> StoreImpl::prune(const PruneRequest& request) {
       test_point(points::kPruneAfterIndex);
     }
     plan.removed = std::move(removed);
-    drop_idle_blobs(SIZE_MAX);
-    drain_doomed(SIZE_MAX, 0);
   }
-  const auto swept = sweep_all(request.dry_run);
-  plan.bytes += swept.bytes;
-  plan.swept_bytes = swept.bytes;
+  auto swept_bytes = request.dry_run ? idle_bytes() : drop_idle_blobs(SIZE_MAX);
+  if (!request.dry_run) drain_doomed(SIZE_MAX, 0);
+  swept_bytes += sweep_all(request.dry_run).bytes;
+  plan.bytes += swept_bytes;
+  plan.swept_bytes = swept_bytes;
   test_point(points::kPruneSwept);
   if (!request.dry_run) {
     MutexLock lock(mutex_);

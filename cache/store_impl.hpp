@@ -26,13 +26,9 @@
 #include "cache/key_value.hpp"
 #include "cache/miss_explainer.hpp"
 #include "cache/store.hpp"
+#include "cache/store_parts.hpp"
 
 namespace nc {
-
-inline constexpr char kTombstoneRing = 't';  // in the family misses: why keys are gone
-inline constexpr char kMissRing = 'm';
-inline constexpr std::uint64_t kMaxTombstones = 20'000;
-inline constexpr std::uint64_t kMaxMisses = 10'000;
 
 class StoreImpl final : public Store {
  public:
@@ -95,31 +91,6 @@ class StoreImpl final : public Store {
     const Sha256 id_;
   };
 
-  // Entries on their way out, with the blobs that only they named.
-  struct Removal {
-    explicit Removal(RemovalCause why) : cause(why) {}
-    struct Gone {
-      ActionKey key;
-      std::string name_space;
-      std::uint64_t bytes = 0;
-    };
-    RemovalCause cause;
-    std::vector<Gone> keys;
-    std::vector<Digest> digests;
-    std::vector<ActionKey> skipped;  // held until settled
-    KvBatch batch;
-  };
-  struct Doomed {
-    Digest digest;
-    bool compressed = false;
-    std::uint64_t bytes = 0;
-    Millis since = 0;  // monotonic
-  };
-  struct Found {  // a manifest as stored, with the entry it belongs to
-    std::string json;
-    bool failed = false;
-    std::uint64_t generation = 0;
-  };
   struct HoldGate {
     Mutex mutex;
     StoreImpl* store NC_GUARDED_BY(mutex) = nullptr;
@@ -153,7 +124,9 @@ class StoreImpl final : public Store {
   Status make_disk_room(std::uint64_t bytes) NC_EXCLUDES(mutex_);
   std::optional<Doomed> next_doomed(Millis older_than) NC_EXCLUDES(mutex_);
   std::size_t drain_doomed(std::size_t limit, Millis older_than) NC_EXCLUDES(mutex_);
-  void drop_idle_blobs(std::size_t limit) NC_EXCLUDES(mutex_);
+  std::uint64_t drop_idle_blobs(std::size_t limit) NC_EXCLUDES(mutex_);  // bytes
+  std::uint64_t idle_bytes() NC_EXCLUDES(mutex_);                        // that it would drop
+  BlobState* idle_blob(Millis since, const Digest& digest) NC_REQUIRES(mutex_);
   Status quarantine(const Digest& digest, const std::string& problem) NC_EXCLUDES(mutex_);
   void put_tombstone(const ActionKey& key, RemovalCause cause, KvBatch& batch) NC_REQUIRES(mutex_);
 
@@ -181,9 +154,6 @@ class StoreImpl final : public Store {
   Millis expiry(const EntryRecord& record) NC_REQUIRES(mutex_);
 
   // store_admin.cpp, store_sweep.cpp
-  struct Swept {
-    std::uint64_t files = 0, bytes = 0;
-  };
   // Blobs and files that nothing names: those of one shard (first byte of the digest).
   Result<Swept> sweep_shard(unsigned shard, bool dry_run) NC_EXCLUDES(mutex_);
   void sweep_stray(const std::string& path, bool dry_run, Swept& swept);

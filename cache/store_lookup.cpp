@@ -25,7 +25,7 @@ Result<Opened> open_sealed(std::string_view sealed) {
 
 }  // namespace
 
-Result<std::optional<StoreImpl::Found>> StoreImpl::find(const ActionKey& key) {
+Result<std::optional<Found>> StoreImpl::find(const ActionKey& key) {
   std::uint64_t generation = 0;
   {
     MutexLock lock(mutex_);

@@ -173,10 +173,8 @@ bool StoreImpl::make_room(std::uint64_t bytes, std::uint64_t entries, Removal& r
          idle_.front().first + kIdleKept <= now) {
     const auto [since, digest] = idle_.front();
     idle_.pop_front();
-    auto* blob = table_.find_blob(digest);
-    if (blob == nullptr || blob->refs != 0 || blob->pins != 0 || blob->idle_since != since)
-      continue;
-    if (!busy_.insert(digest).second) continue;
+    auto* blob = idle_blob(since, digest);
+    if (blob == nullptr || !busy_.insert(digest).second) continue;
     removal.digests.push_back(digest);
     removal.batch.erase(Family::kBlobs, digest.view());
     table_.set_doomed(*blob, true);
@@ -222,7 +220,7 @@ Status StoreImpl::make_disk_room(std::uint64_t bytes) {
   return {};
 }
 
-std::optional<StoreImpl::Doomed> StoreImpl::next_doomed(Millis older_than) {
+std::optional<Doomed> StoreImpl::next_doomed(Millis older_than) {
   MutexLock lock(mutex_);
   while (!doomed_.empty() && doomed_.front().since + older_than <= clock_.monotonic_ms()) {
     const Doomed item = doomed_.front();
@@ -269,8 +267,9 @@ std::size_t StoreImpl::drain_doomed(std::size_t limit, Millis older_than) {
   return done;
 }
 
-void StoreImpl::drop_idle_blobs(std::size_t limit) {
+std::uint64_t StoreImpl::drop_idle_blobs(std::size_t limit) {
   Removal removal(RemovalCause::kPruned);
+  std::uint64_t bytes = 0;
   {
     MutexLock lock(mutex_);
     const auto now = clock_.monotonic_ms();
@@ -278,10 +277,8 @@ void StoreImpl::drop_idle_blobs(std::size_t limit) {
          --limit) {
       const auto [since, digest] = idle_.front();
       idle_.pop_front();
-      auto* blob = table_.find_blob(digest);
-      if (blob == nullptr || blob->refs != 0 || blob->pins != 0 || blob->idle_since != since) {
-        continue;
-      }
+      auto* blob = idle_blob(since, digest);
+      if (blob == nullptr) continue;
       if (!busy_.insert(digest).second) {
         blob->idle_since = now;
         idle_.emplace_back(now, digest);
@@ -290,12 +287,31 @@ void StoreImpl::drop_idle_blobs(std::size_t limit) {
       removal.digests.push_back(digest);
       removal.batch.erase(Family::kBlobs, digest.view());
       table_.set_doomed(*blob, true);
+      bytes += blob->disk_bytes;
     }
   }
   const auto count = removal.digests.size();
-  if (count != 0 && remove_now(removal, false).ok()) {
-    book_.add("default", Counter::kOrphansRemoved, static_cast<double>(count));
+  if (count == 0 || !remove_now(removal, false).ok()) return 0;
+  book_.add("default", Counter::kOrphansRemoved, static_cast<double>(count));
+  return bytes;
+}
+
+BlobState* StoreImpl::idle_blob(Millis since, const Digest& digest) {
+  auto* blob = table_.find_blob(digest);
+  const bool idle = blob != nullptr && blob->refs == 0 && blob->pins == 0 && !blob->doomed &&
+                    blob->idle_since == since;
+  return idle ? blob : nullptr;
+}
+
+std::uint64_t StoreImpl::idle_bytes() {
+  MutexLock lock(mutex_);
+  const auto now = clock_.monotonic_ms();
+  std::uint64_t bytes = 0;
+  for (const auto& [since, digest] : idle_) {
+    if (since + options_.orphan_grace_ms > now) break;
+    if (const auto* blob = idle_blob(since, digest)) bytes += blob->disk_bytes;
   }
+  return bytes;
 }
 
 Status StoreImpl::quarantine(const Digest& digest, const std::string& problem) {

@@ -64,7 +64,7 @@ bool StoreImpl::sweep_orphan(const Digest& digest, bool dry_run, Swept& swept) {
   return true;
 }
 
-Result<StoreImpl::Swept> StoreImpl::sweep_shard(unsigned shard, bool dry_run) {
+Result<Swept> StoreImpl::sweep_shard(unsigned shard, bool dry_run) {
   Swept swept;
   std::vector<Digest> suspects;
   NC_ASSIGN(const auto files, files_.list(shard, [&](const std::string& path) {
@@ -131,7 +131,7 @@ Status StoreImpl::remove_tree(const std::string& dir) {
   return fs_.remove_dir(dir);
 }
 
-StoreImpl::Swept StoreImpl::sweep_all(bool dry_run) {
+Swept StoreImpl::sweep_all(bool dry_run) {
   Swept total;
   for (unsigned shard = 0; shard < kShards; ++shard) {
     const auto swept = sweep_shard(shard, dry_run);
