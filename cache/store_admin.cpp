@@ -48,17 +48,30 @@ Result<std::vector<EntryInfo>> StoreImpl::entries(const EntryFilter& filter,
   }
   const auto now = clock_.wall_ms();
   std::vector<EntryInfo> out;
-  NC_TRY(index_->scan(Family::kEntries, from, [&](std::string_view key, std::string_view value) {
-    if (out.size() >= limit) return false;
-    if (key == from) return true;
-    const auto id = sha256_of_raw(key);
-    if (!id) return true;  // an access record
-    auto info = info_of(*id);
-    if (!info || !matches(filter, *info, now)) return true;
-    if (auto record = EntryRecord::decode(value)) info->label = std::move(record->label);
-    out.push_back(*std::move(info));
-    return true;
-  }));
+  // The index is read in pages and looked up in the table between them: mutex_ is taken before the
+  // index's own lock everywhere, never within a scan.
+  struct Row {
+    std::string key, value;
+  };
+  constexpr std::size_t kPage = 512;
+  std::vector<Row> rows;
+  do {
+    rows.clear();
+    NC_TRY(index_->scan(Family::kEntries, from, [&](std::string_view key, std::string_view value) {
+      if (key != from) rows.push_back({std::string(key), std::string(value)});
+      return rows.size() < kPage;
+    }));
+    for (const auto& row : rows) {
+      if (out.size() >= limit) break;
+      const auto id = sha256_of_raw(row.key);
+      if (!id) continue;  // an access record
+      auto info = info_of(*id);
+      if (!info || !matches(filter, *info, now)) continue;
+      if (auto record = EntryRecord::decode(row.value)) info->label = std::move(record->label);
+      out.push_back(*std::move(info));
+    }
+    if (!rows.empty()) from = rows.back().key;
+  } while (rows.size() == kPage && out.size() < limit);
   return out;
 }
 
