@@ -121,12 +121,12 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
     ask.ticket = asked_.ticket;
     ask.wait_ms = asked_.wait_ms;
     ask.wake = [self = shared_from_this()](Wake wake) {
-      self->service_.pool.post(
-          Lane::kQuick, [self, wake = std::move(wake)]() mutable { self->woken(std::move(wake)); });
+      self->service_.pool.post(Lane::kQuick,
+                               [self, wake = std::move(wake)] { self->woken(wake); });
     };
     if (ask.wait_ms > 0) call_.request.connection->watch_hangup();
     auto answer = service_.leases.ask(std::move(ask));
-    service_.keeper.apply(std::move(answer.effects));
+    service_.keeper.apply(answer.effects);
     switch (answer.kind) {
       case LeaseTable::Answer::Kind::kGranted:
         return granted(answer.lease);
@@ -139,7 +139,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
     }
   }
 
-  void woken(Wake wake) {
+  void woken(const Wake& wake) {
     switch (wake.kind) {
       case Wake::Kind::kGranted:
         waited_ = true;

@@ -116,7 +116,7 @@ js::value optional_number(const std::optional<double>& number) {
   return number ? js::value(*number) : js::value(nullptr);
 }
 
-HttpResponse answer(js::object object, int status) {
+HttpResponse answer(const js::object& object, int status) {
   return HttpResponse::json(js::serialize(object), status);
 }
 

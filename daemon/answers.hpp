@@ -22,7 +22,7 @@ boost::json::object builder_json(const Lease& lease);
 boost::json::object failure_json(const Failure& failure);
 boost::json::object entry_json(const EntryInfo& entry);
 boost::json::value optional_number(const std::optional<double>& number);
-HttpResponse answer(boost::json::object object, int status = 200);
+HttpResponse answer(const boost::json::object& object, int status = 200);
 
 // Appends `text` as a JSON string.
 void append_json(std::string& out, std::string_view text);

@@ -162,12 +162,12 @@ HttpResponse get_entry(Service& service, const HttpRequest& request) {
       shown["parts"] = parts_to_json((*failure)->parts);
       object["failure"] = std::move(shown);
     }
-    return answer(std::move(object));
+    return answer(object);
   }
   auto manifest = service.store.peek(entry->key);
   if (!manifest.ok()) return HttpResponse::error(manifest.error());
   if (*manifest) object["manifest"] = js::parse((*manifest)->to_json());
-  return answer(std::move(object));
+  return answer(object);
 }
 
 HttpResponse prune(Service& service, const HttpRequest& request) {

@@ -156,7 +156,7 @@ void LeaseKeeper::follow(const Lease& lease) {
   nudge();
 }
 
-void LeaseKeeper::apply(Effects effects) {
+void LeaseKeeper::apply(const Effects& effects) {
   for (const std::string& id : effects.ended) {
     unwatch(id);
     if (persist_) {

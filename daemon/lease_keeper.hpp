@@ -37,7 +37,7 @@ class LeaseKeeper {
   // lease.
   void follow(const Lease& lease) NC_EXCLUDES(mutex_);
   // Follows up on what a change of the table brought about.
-  void apply(Effects effects) NC_EXCLUDES(mutex_);
+  void apply(const Effects& effects) NC_EXCLUDES(mutex_);
   // A deadline may have moved nearer.
   void nudge();
 
