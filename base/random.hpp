@@ -1,6 +1,7 @@
 // The door to randomness (ids, temporary names). Not for keys.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -15,12 +16,12 @@ class Random {
 
 Random& system_random();  // getrandom(2); thread-safe
 
-class FakeRandom final : public Random {  // 1, 2, 3, ... ; for tests
+class FakeRandom final : public Random {  // 1, 2, 3, ... ; for tests; thread-safe
  public:
   std::uint64_t next() override { return ++last_; }
 
  private:
-  std::uint64_t last_ = 0;
+  std::atomic<std::uint64_t> last_ = 0;
 };
 
 }  // namespace nc

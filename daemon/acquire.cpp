@@ -121,8 +121,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
     ask.ticket = asked_.ticket;
     ask.wait_ms = asked_.wait_ms;
     ask.wake = [self = shared_from_this()](Wake wake) {
-      self->service_.pool.post(Lane::kQuick,
-                               [self, wake = std::move(wake)] { self->woken(wake); });
+      self->service_.pool.post(Lane::kQuick, [self, wake = std::move(wake)] { self->woken(wake); });
     };
     if (ask.wait_ms > 0) call_.request.connection->watch_hangup();
     auto answer = service_.leases.ask(std::move(ask));

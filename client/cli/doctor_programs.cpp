@@ -94,6 +94,12 @@ print(version("torch")); print(version("neuroncache")); print(",".join(hooks))
 void check_python(const std::vector<std::string>& env, Findings& out) {
   const std::string venv = environment(env, "VIRTUAL_ENV");
   std::string python = venv.empty() ? "" : on_path(env, join(venv, "bin/python"));
+  // Installed by pip, this program lies beside the interpreter that it belongs to.
+  char self[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof(self));
+  if (python.empty() && n > 0) {
+    python = on_path(env, join(parent_dir({self, static_cast<std::size_t>(n)}), "python"));
+  }
   if (python.empty()) python = on_path(env, "python3");
   if (python.empty()) {
     out.push_back({Level::kWarning, "python", "there is no python3 on PATH",
