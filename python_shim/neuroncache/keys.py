@@ -17,7 +17,6 @@ import importlib.util
 import json
 import os
 import platform
-import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +26,7 @@ from typing import Any
 import torch
 
 from neuroncache import canonical, compat, cpu
+from neuroncache.client import action_key as action_key
 from neuroncache.errors import Unsupported
 
 # Version of everything we make ourselves: the wrapper's form, the library's entries, the entry's pickle. Raise it when
@@ -150,16 +150,6 @@ def parts_of(request: Request) -> Parts:
     """The action parts of a request, sorted by name. Raises `Unsupported` when something here cannot be keyed."""
     check_environment()
     return sorted((part.name, part.value(request)) for part in TABLE if request.kind in part.kinds)
-
-
-def action_key(parts: Sequence[tuple[str, str]]) -> str:
-    """The key that docs/protocol.md defines for action parts."""
-    text = hashlib.sha256(b"neuroncache-action-v1\0")
-    for name, value in sorted(parts, key=lambda part: part[0].encode()):
-        encoded_name, encoded_value = name.encode(), value.encode()
-        text.update(struct.pack("<I", len(encoded_name)) + encoded_name)
-        text.update(struct.pack("<Q", len(encoded_value)) + encoded_value)
-    return text.hexdigest()
 
 
 def canonical_details(**values: Any) -> str:
