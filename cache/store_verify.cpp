@@ -85,28 +85,23 @@ Status StoreImpl::verify_manifests(std::string& cursor, std::size_t limit, bool 
     look();
     auto problem = manifest_problem(key, sealed);
     if (problem.empty() && generation != 0) continue;
-    // It may have been removed since it was read; then nothing is wrong.
-    NC_ASSIGN(const auto still, index_->get(Family::kManifests, key.view()));
-    if (!still || *still != sealed) continue;
-    if (problem.empty()) {
+    {
+      // Again, with the key to ourselves: what is being published or removed is half there and
+      // right.
+      const Busy busy(*this, key);
+      NC_ASSIGN(const auto still, index_->get(Family::kManifests, key.view()));
+      if (!still) continue;
+      problem = manifest_problem(key, *still);
       look();
-      if (generation != 0) continue;
-      if (repair) {
-        const Busy busy(*this, key);
-        NC_TRY(restore(key));
-      }
+      if (problem.empty() && generation != 0) continue;
+      if (repair && generation == 0) NC_TRY(restore(key));  // drops what it cannot make again
+    }
+    if (problem.empty()) {
       page.bad.push_back({key.hex(), "the entry record is missing",
                           std::string(action(repair, "made again from the manifest"))});
       continue;
     }
-    if (repair) {
-      if (generation != 0) {
-        NC_TRY(drop(key, generation, RemovalCause::kCorrupt));
-      } else {
-        const Busy busy(*this, key);
-        NC_TRY(restore(key));  // drops what it cannot make again
-      }
-    }
+    if (repair && generation != 0) NC_TRY(drop(key, generation, RemovalCause::kCorrupt));
     page.bad.push_back({key.hex(), std::move(problem), std::string(action(repair, "dropped"))});
   }
   return {};
@@ -204,6 +199,10 @@ Status StoreImpl::verify_files(std::string& cursor, std::size_t limit, bool repa
   // The cursor is the number of the next shard, two hex digits.
   const auto raw = from_hex(cursor).value_or("");
   unsigned shard = raw.empty() ? 0 : static_cast<unsigned char>(raw[0]);
+  const auto in_table = [&](const Digest& digest) {
+    MutexLock lock(mutex_);
+    return table_.find_blob(digest) != nullptr;
+  };
   for (unsigned done = 0; shard < kShards; ++shard, ++done) {
     if (done == kShardsPerPage || page.checked >= limit) {
       const std::byte next{static_cast<unsigned char>(shard)};
@@ -215,21 +214,18 @@ Status StoreImpl::verify_files(std::string& cursor, std::size_t limit, bool repa
     for (const auto& file : files) {
       NC_ASSIGN(const auto record, blob_record(file.digest));
       if (record) continue;
-      bool named = false;
+      bool spoilt = false;
       {
-        MutexLock lock(mutex_);
-        named = table_.find_blob(file.digest) != nullptr;
-      }
-      if (!named) continue;
-      if (repair) {
-        bool bad = false;
-        {
-          const Busy busy(*this, file.digest);
+        // Again, with the blob to ourselves: it may be on its way in or out.
+        const Busy busy(*this, file.digest);
+        NC_ASSIGN(const auto again, blob_record(file.digest));
+        if (again || !in_table(file.digest)) continue;
+        if (repair) {
           NC_ASSIGN(const auto adopted, adopt(file.digest));
-          bad = !adopted.has_value();
+          spoilt = !adopted.has_value();
         }
-        if (bad) NC_TRY(quarantine(file.digest, "it is not what its name says"));
       }
+      if (spoilt) NC_TRY(quarantine(file.digest, "it is not what its name says"));
       page.bad.push_back({file.digest.hex(), "the blob's record is missing",
                           std::string(action(repair, "made again from the file"))});
     }
