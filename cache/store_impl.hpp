@@ -148,6 +148,7 @@ class StoreImpl final : public Store {
   void learn(const ActionKey& key, const Manifest& manifest);
 
   // store_publish.cpp
+  static EntryRecord describe(const Failure& failure, std::uint64_t stored);
   Result<EntryRecord> describe(const Manifest& manifest, std::uint64_t stored) NC_EXCLUDES(mutex_);
   Status commit_entry(const ActionKey& key, const EntryRecord& record, std::string sealed)
       NC_EXCLUDES(mutex_);

@@ -92,15 +92,7 @@ Result<bool> StoreImpl::restore(const ActionKey& key) {
     auto failure = Failure::parse(opened->json);
     if (!failure.ok()) return forget(failure.error().message);
     if (failure->key != key) return forget("it belongs to another key");
-    record.failed = true;
-    record.kind = failure->kind;
-    record.name_space = failure->name_space;
-    record.label = failure->label;
-    record.model = failure->model;
-    record.compiler = failure->compiler;
-    record.created_ms = failure->created_ms;
-    record.expires_ms = failure->expires_ms;
-    record.manifest_bytes = (*sealed)->size();
+    record = describe(*failure, (*sealed)->size());
   } else {
     auto manifest = Manifest::parse(opened->json);
     if (!manifest.ok()) return forget(manifest.error().message);

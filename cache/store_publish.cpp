@@ -18,6 +18,20 @@ Millis StoreImpl::expiry(const EntryRecord& record) {
   return clock_.monotonic_ms() + left;
 }
 
+EntryRecord StoreImpl::describe(const Failure& failure, std::uint64_t stored) {
+  EntryRecord record;
+  record.failed = true;
+  record.kind = failure.kind;
+  record.name_space = failure.name_space;
+  record.label = failure.label;
+  record.model = failure.model;
+  record.compiler = failure.compiler;
+  record.created_ms = failure.created_ms;
+  record.expires_ms = failure.expires_ms;
+  record.manifest_bytes = stored;
+  return record;
+}
+
 // The entry of a manifest whose blobs are all there; kNotFound names the one that is not.
 Result<EntryRecord> StoreImpl::describe(const Manifest& manifest, std::uint64_t stored) {
   EntryRecord record;
@@ -165,16 +179,7 @@ Status StoreImpl::remember_failure(const Failure& failure) {
     if (entry != nullptr && !entry->failed) return {};
   }
   auto sealed = Envelope::seal(Envelope::Kind::kFailure, as_bytes(json), true);
-  EntryRecord record;
-  record.failed = true;
-  record.kind = prepared->kind;
-  record.name_space = prepared->name_space;
-  record.label = prepared->label;
-  record.model = prepared->model;
-  record.compiler = prepared->compiler;
-  record.created_ms = prepared->created_ms;
-  record.expires_ms = prepared->expires_ms;
-  record.manifest_bytes = sealed.size();
+  const EntryRecord record = describe(*prepared, sealed.size());
   NC_TRY(commit_entry(failure.key, record, std::move(sealed)));
   book_.add(prepared->name_space, Counter::kFailuresRemembered);
   return {};

@@ -156,9 +156,6 @@ class Client:
         body = {"key": lease.key, "fence": lease.fence, "class": failure_class, "message": message}
         return self._control("POST", f"/v1/leases/{lease.id}/fail", {**body, "log": log_text, "exit_code": 0})
 
-    def release(self, lease: Lease) -> None:
-        self._control("DELETE", f"/v1/leases/{lease.id}?key={lease.key}&fence={lease.fence}", None)
-
     def bypass(self, namespace: str, reason: str, ticket: str | None = None) -> None:
         self._control(
             "POST",
