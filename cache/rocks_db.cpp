@@ -127,7 +127,7 @@ class RocksDb final : public KeyValueDb {
   nc::Status commit(const KvBatch& batch, bool sync) override {
     if (batch.empty() && !sync) return {};
     std::shared_lock lock(mutex_);
-    if (!db_) return closed();
+    if (auto error = unwritable()) return *std::move(error);
     rocksdb::WriteBatch out;
     for (const auto& op : batch.ops()) {
       const auto s = op.value ? out.Put(handle(op.family), op.key, *op.value)
@@ -141,7 +141,7 @@ class RocksDb final : public KeyValueDb {
 
   nc::Status sync() override {
     std::shared_lock lock(mutex_);
-    if (!db_) return closed();
+    if (auto error = unwritable()) return *std::move(error);
     return written(db_->SyncWAL());
   }
 
@@ -153,14 +153,14 @@ class RocksDb final : public KeyValueDb {
 
   nc::Status flush() override {
     std::shared_lock lock(mutex_);
-    if (!db_) return closed();
+    if (auto error = unwritable()) return *std::move(error);
     rocksdb::FlushOptions flush;
     return written(db_->Flush(flush, {handles_.begin(), handles_.end()}));
   }
 
   nc::Status compact() override {
     std::shared_lock lock(mutex_);
-    if (!db_) return closed();
+    if (auto error = unwritable()) return *std::move(error);
     for (auto* family : handles_) {
       const auto s = db_->CompactRange({}, family, nullptr, nullptr);
       if (!s.ok()) return written(s);
@@ -176,16 +176,12 @@ class RocksDb final : public KeyValueDb {
   nc::Status recover() override {
     std::unique_lock lock(mutex_);
     if (options_.read_only) return {};
-    rocksdb::Status s = db_ && !must_reopen_ ? db_->Resume() : rocksdb::Status::Incomplete();
-    if (s.ok()) s = probe();
-    if (!s.ok()) {
-      // Resuming does not help against every kind of failure; opening again does once the cause is
-      // gone.
-      close();
-      must_reopen_ = false;
-      s = open();
-      if (s.ok() && !must_reopen_) s = probe();
-    }
+    // Never DB::Resume(): it may go on with a log whose writer has failed, and RocksDB asserts on
+    // the next record in it.
+    close();
+    must_reopen_ = false;
+    rocksdb::Status s = open();
+    if (s.ok() && !must_reopen_) s = probe();
     if (!s.ok()) return to_error(s, "cannot reopen", options_.dir);
     const std::lock_guard broken_lock(broken_mutex_);
     if (must_reopen_) return *broken_;
@@ -234,6 +230,12 @@ class RocksDb final : public KeyValueDb {
     if (must_reopen_) return *broken_;
     broken_ = error;
     return error;
+  }
+
+  // Why nothing may be written: closed, or a write has failed and recover() has not come yet.
+  std::optional<Error> unwritable() {
+    if (!db_) return closed();
+    return broken();
   }
 
   Error closed() const {
