@@ -364,7 +364,9 @@ Error error(int status, std::string_view body, std::string_view target) {
                             : code_from_name(name).value_or(Code::kInternal);
       std::string message = json::text(*e, "message");
       if (message.empty()) message = fmt::format("the daemon answered {} to {}", status, target);
-      return {code, std::move(message), json::text(*e, "action")};
+      std::string action = json::text(*e, "action");
+      if (action.empty()) action = "see the daemon's log";
+      return {code, std::move(message), std::move(action)};
     }
   }
   const Code code = status == 404   ? Code::kNotFound
