@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import sympy
@@ -129,7 +131,7 @@ def _bound(value: Any) -> int | str:
     raise Unsupported(f"a symbol's range ends at {text}")
 
 
-def evaluate(expression: Expr, values: dict[str, int | float]) -> int | float:
+def evaluate(expression: Expr, values: Mapping[str, int | float]) -> int | float:
     """The number that an exported expression stands for. Raises `Unsupported` for an operator or symbol it does not know."""
     if isinstance(expression, int):
         return expression
@@ -148,14 +150,58 @@ def evaluate(expression: Expr, values: dict[str, int | float]) -> int | float:
         for number in numbers:
             product *= number
         return product
-    if operator == "//":
-        return numbers[0] // numbers[1]
-    if operator == "%":
-        return numbers[0] % numbers[1]
-    if operator == "**":
-        return numbers[0] ** numbers[1]
-    if operator == "Max":
-        return max(numbers)
-    if operator == "Min":
-        return min(numbers)
-    raise Unsupported(f"sizes with {operator} cannot be evaluated")
+    function = _FUNCTIONS.get(operator)
+    if function is None:
+        raise Unsupported(f"sizes with {operator} cannot be evaluated")
+    try:
+        return function(*numbers)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise Unsupported(f"a size cannot be evaluated: {operator} of {numbers}: {error}") from None
+
+
+def _clean_div(number: Any, divisor: Any) -> Any:
+    if number % divisor:
+        raise ValueError("the division leaves a remainder")
+    return number // divisor
+
+
+# What the operators mean, by the names of the grammar and of torch's own classes (torch.utils._sympy.functions).
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "//": lambda number, divisor: number // divisor,
+    "%": lambda number, divisor: number % divisor,
+    "**": lambda base, exponent: base**exponent,
+    "Max": lambda *numbers: max(numbers),
+    "Min": lambda *numbers: min(numbers),
+    "rational": lambda numerator, denominator: numerator / denominator,
+    "bool": bool,
+    "Abs": abs,
+    "CeilDiv": lambda number, divisor: -(-number // divisor),
+    "CleanDiv": _clean_div,
+    "ModularIndexing": lambda base, divisor, modulus: (base // divisor) % modulus,
+    "PowByNatural": lambda base, exponent: base**exponent,
+    "FloatPow": lambda base, exponent: float(base) ** exponent,
+    "FloatTrueDiv": lambda number, divisor: number / divisor,
+    "IntTrueDiv": lambda number, divisor: number / divisor,
+    "ToFloat": float,
+    "TruncToInt": math.trunc,
+    "TruncToFloat": lambda number: float(math.trunc(number)),
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
+    "floor": math.floor,
+    "ceiling": math.ceil,
+    "RoundToInt": round,
+    "Identity": lambda number: number,
+    "Where": lambda condition, positive, negative: positive if condition else negative,
+    "OpaqueUnaryFn_sqrt": math.sqrt,
+    "OpaqueUnaryFn_log2": math.log2,
+    "OpaqueUnaryFn_exp": math.exp,
+    "Equality": lambda left, right: left == right,
+    "Unequality": lambda left, right: left != right,
+    "StrictLessThan": lambda left, right: left < right,
+    "LessThan": lambda left, right: left <= right,
+    "StrictGreaterThan": lambda left, right: left > right,
+    "GreaterThan": lambda left, right: left >= right,
+    "And": lambda *conditions: all(conditions),
+    "Or": lambda *conditions: any(conditions),
+    "Not": lambda condition: not condition,
+}
