@@ -18,8 +18,18 @@
 
 namespace nc {
 
-enum class Family : std::uint8_t { kMeta, kManifests, kBlobs, kEntries, kRecords, kStats, kMisses };
-inline constexpr std::size_t kFamilies = 7;
+enum class Family : std::uint8_t {
+  kMeta,
+  kManifests,
+  kBlobs,
+  kEntries,
+  kRecords,
+  kStats,
+  kMisses,
+  kHistograms,
+  kPlans,
+};
+inline constexpr std::size_t kFamilies = 9;
 
 // Changes that are applied all together or not at all, in order.
 class KvBatch {

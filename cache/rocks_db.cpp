@@ -18,6 +18,7 @@ using rocksdb::Slice;
 constexpr std::string_view kFamilyMark =
     "\xff\xff"
     "family";
+constexpr Family kNewestFamily = Family::kPlans;
 
 Slice to_slice(std::string_view s) {
   return {s.data(), s.size()};
@@ -74,7 +75,8 @@ class RocksDb final : public KeyValueDb {
     auto options = make_rocks_options(read_only);
     options.db.env = env_.get();
     options.db.create_if_missing = options_.create && !read_only;
-    const auto families = descriptors(options);
+    const auto families = read_only ? present(descriptors(options), options.db)
+                                    : descriptors(options);
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
     rocksdb::DB* db = nullptr;
     const auto s =
@@ -82,13 +84,18 @@ class RocksDb final : public KeyValueDb {
                   : rocksdb::DB::Open(options.db, options_.dir, families, &handles, &db);
     if (!s.ok()) return s;
     db_.reset(db);
-    std::copy(handles.begin(), handles.end(), handles_.begin());
+    for (auto* handle : handles) {
+      for (std::size_t i = 0; i < kFamilies; ++i) {
+        if (handle->GetName() == family_name(static_cast<Family>(i))) handles_[i] = handle;
+      }
+    }
     return s;
   }
 
   Result<std::optional<std::string>> get(Family family, std::string_view key) override {
     std::shared_lock lock(mutex_);
     if (!db_) return closed();
+    if (handle(family) == nullptr) return std::optional<std::string>();
     std::string value;
     const auto s = db_->Get({}, handle(family), to_slice(key), &value);
     if (s.IsNotFound()) return std::optional<std::string>();
@@ -99,6 +106,7 @@ class RocksDb final : public KeyValueDb {
   nc::Status scan(Family family, std::string_view from, const Visitor& visit) override {
     std::shared_lock lock(mutex_);
     if (!db_) return closed();
+    if (handle(family) == nullptr) return {};
     rocksdb::ReadOptions read;
     read.fill_cache = false;
     std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read, handle(family)));
@@ -113,6 +121,7 @@ class RocksDb final : public KeyValueDb {
   Result<std::optional<std::string>> last_key(Family family, std::string_view prefix) override {
     std::shared_lock lock(mutex_);
     if (!db_) return closed();
+    if (handle(family) == nullptr) return std::optional<std::string>();
     std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}, handle(family)));
     std::string end(prefix);
     end += std::string(16, '\xff');
@@ -190,15 +199,16 @@ class RocksDb final : public KeyValueDb {
   }
 
  private:
+  // Null: an older program made the index, which is open for reading only. Nothing is in it then.
   rocksdb::ColumnFamilyHandle* handle(Family family) {
     return handles_[static_cast<std::size_t>(family)];
   }
 
   // Each family gets a table at once that stays for ever: without one repair() could not tell whose
-  // the records in the log are.
+  // the records in the log are. The newest family is asked: an index may be older than that.
   rocksdb::Status mark_families() {
     std::string value;
-    auto s = db_->Get({}, handle(Family::kMeta), to_slice(kFamilyMark), &value);
+    auto s = db_->Get({}, handle(kNewestFamily), to_slice(kFamilyMark), &value);
     if (!s.IsNotFound()) return s;
     rocksdb::WriteBatch batch;
     for (auto* family : handles_) {
@@ -215,6 +225,17 @@ class RocksDb final : public KeyValueDb {
       out.emplace_back(family_name(static_cast<Family>(i)), options.families[i]);
     }
     return out;
+  }
+
+  // Those that the index has: reading cannot make the others.
+  std::vector<rocksdb::ColumnFamilyDescriptor> present(
+      std::vector<rocksdb::ColumnFamilyDescriptor> wanted, const rocksdb::DBOptions& db) const {
+    std::vector<std::string> names;
+    if (!rocksdb::DB::ListColumnFamilies(db, options_.dir, &names).ok()) return wanted;
+    std::erase_if(wanted, [&](const auto& family) {
+      return std::find(names.begin(), names.end(), family.name) == names.end();
+    });
+    return wanted;
   }
 
   rocksdb::Status probe() {

@@ -43,6 +43,10 @@ const char* family_name(Family family) {
       return "stats";
     case Family::kMisses:
       return "misses";
+    case Family::kHistograms:
+      return "histograms";
+    case Family::kPlans:
+      return "plans";
   }
   return "default";
 }

@@ -219,11 +219,18 @@ class Store {
   virtual std::optional<double> usual_build_seconds(std::string_view kind,
                                                     std::string_view label) = 0;
 
-  // Small records of the daemon (leases): durable against a kill, not against power loss.
+  // Small records of the daemon (leases, histograms, plans): durable against a kill, not against
+  // power loss. Any name is a table; "histograms" and "plans" have column families of their own.
   virtual Status put_record(std::string_view table, std::string_view key,
                             std::string_view value) = 0;
   virtual Status erase_record(std::string_view table, std::string_view key) = 0;
   virtual Result<std::map<std::string, std::string>> records(std::string_view table) = 0;
+  struct RecordChange {
+    std::string key;
+    std::optional<std::string> value;  // nullopt: erased
+  };
+  // All of them or none.
+  virtual Status change_records(std::string_view table, std::vector<RecordChange> changes) = 0;
 
   // Live settings.
   virtual void set_limits(const StoreOptions& options) = 0;  // every field but dir and read_only

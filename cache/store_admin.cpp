@@ -11,11 +11,17 @@ namespace {
 
 constexpr std::size_t kPruneBatch = 256;
 
-std::string record_key(std::string_view table, std::string_view key) {
-  std::string out(table);
-  out.push_back('\0');
-  out.append(key);
-  return out;
+// Where the records of a table lie.
+struct RecordPlace {
+  Family family = Family::kRecords;
+  std::string prefix;
+  std::string key(std::string_view name) const { return prefix + std::string(name); }
+};
+
+RecordPlace place_of(std::string_view table) {
+  if (table == "histograms") return {Family::kHistograms, ""};
+  if (table == "plans") return {Family::kPlans, ""};
+  return {Family::kRecords, std::string(table) + '\0'};
 }
 
 }  // namespace
@@ -241,23 +247,32 @@ std::optional<double> StoreImpl::usual_build_seconds(std::string_view kind,
 }
 
 Status StoreImpl::put_record(std::string_view table, std::string_view key, std::string_view value) {
-  if (read_only_) return read_only_error();
-  KvBatch batch;
-  batch.put(Family::kRecords, record_key(table, key), std::string(value));
-  return noted(index_->commit(batch, false));
+  return change_records(table, {{std::string(key), std::string(value)}});
 }
 
 Status StoreImpl::erase_record(std::string_view table, std::string_view key) {
+  return change_records(table, {{std::string(key), std::nullopt}});
+}
+
+Status StoreImpl::change_records(std::string_view table, std::vector<RecordChange> changes) {
   if (read_only_) return read_only_error();
+  const RecordPlace place = place_of(table);
   KvBatch batch;
-  batch.erase(Family::kRecords, record_key(table, key));
+  for (RecordChange& change : changes) {
+    if (change.value) {
+      batch.put(place.family, place.key(change.key), *std::move(change.value));
+    } else {
+      batch.erase(place.family, place.key(change.key));
+    }
+  }
   return noted(index_->commit(batch, false));
 }
 
 Result<std::map<std::string, std::string>> StoreImpl::records(std::string_view table) {
   std::map<std::string, std::string> out;
-  const auto prefix = record_key(table, {});
-  NC_TRY(index_->scan(Family::kRecords, prefix, [&](std::string_view key, std::string_view value) {
+  const RecordPlace place = place_of(table);
+  const std::string& prefix = place.prefix;
+  NC_TRY(index_->scan(place.family, prefix, [&](std::string_view key, std::string_view value) {
     if (!key.starts_with(prefix)) return false;
     out.emplace(key.substr(prefix.size()), value);
     return true;

@@ -209,7 +209,7 @@ std::uint64_t StoreImpl::salvage(const std::string& dir) {
     return saved;
   }
   for (const auto family : {Family::kManifests, Family::kBlobs, Family::kEntries, Family::kRecords,
-                            Family::kStats, Family::kMisses}) {
+                            Family::kStats, Family::kMisses, Family::kHistograms, Family::kPlans}) {
     KvBatch batch;
     const auto write = [&] {
       if (index_->commit(batch, false).ok()) saved += batch.size();

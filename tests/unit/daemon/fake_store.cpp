@@ -321,6 +321,20 @@ Result<std::map<std::string, std::string>> FakeStore::records(std::string_view t
   return records_[std::string(table)];
 }
 
+Status FakeStore::change_records(std::string_view table, std::vector<RecordChange> changes) {
+  MutexLock lock(mutex_);
+  if (record_error_) return *record_error_;
+  auto& records = records_[std::string(table)];
+  for (RecordChange& change : changes) {
+    if (change.value) {
+      records[change.key] = *std::move(change.value);
+    } else {
+      records.erase(change.key);
+    }
+  }
+  return {};
+}
+
 void FakeStore::set_limits(const StoreOptions& options) {
   MutexLock lock(mutex_);
   max_blob_ = options.max_blob;

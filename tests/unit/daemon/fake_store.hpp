@@ -71,6 +71,7 @@ class FakeStore final : public Store {
   Status put_record(std::string_view table, std::string_view key, std::string_view value) override;
   Status erase_record(std::string_view table, std::string_view key) override;
   Result<std::map<std::string, std::string>> records(std::string_view table) override;
+  Status change_records(std::string_view table, std::vector<RecordChange> changes) override;
 
   void set_limits(const StoreOptions& options) override;
   void maintain() override {}
