@@ -1,0 +1,169 @@
+#include "bucketing/padding/rule.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+namespace nc::padding {
+namespace {
+const Arg kNone{};
+}  // namespace
+
+void RuleTable::add(std::initializer_list<std::string_view> names, RuleFunction run, std::string_view why) {
+  for (const auto name : names) rules_[std::string(name)] = Rule{run, why};
+}
+
+const Rule* RuleTable::find(std::string_view name) const {
+  const auto it = rules_.find(name);
+  return it == rules_.end() ? nullptr : &it->second;
+}
+
+const RuleTable& rules() {
+  static const RuleTable table = [] {
+    RuleTable t;
+    add_pointwise_rules(t);
+    add_view_rules(t);
+    add_slice_rules(t);
+    add_join_rules(t);
+    add_factory_rules(t);
+    add_reduction_rules(t);
+    add_softmax_rules(t);
+    add_scan_rules(t);
+    add_matmul_rules(t);
+    add_index_rules(t);
+    add_scatter_rules(t);
+    add_convolution_rules(t);
+    add_attention_rules(t);
+    add_norm_rules(t);
+    add_pool_rules(t);
+    add_random_rules(t);
+    return t;
+  }();
+  return table;
+}
+
+boost::json::array unproven_operators(const Graph& forward, const Graph* backward) {
+  std::set<std::string> found;
+  for (const Graph* graph : {&forward, backward}) {
+    if (graph == nullptr) continue;
+    for (const Node& n : graph->nodes) {
+      const Rule* rule = rules().find(n.name);
+      if (rule != nullptr && !rule->proven) found.insert(n.op);
+    }
+  }
+  boost::json::array list;
+  for (const auto& op : found) list.emplace_back(op);
+  return list;
+}
+
+const Arg& Call::arg(size_t i, std::string_view name) const {
+  if (i < args_.size()) return args_[i];
+  if (!name.empty()) {
+    if (const auto it = kwargs_.find(name); it != kwargs_.end()) return it->second;
+  }
+  return kNone;
+}
+
+Value Call::tensor(const Arg& a) const {
+  const auto* r = a.ref();
+  if (r == nullptr) refuse("an argument is no tensor where one is expected");
+  return pass_.latest(values_.at(r->id));
+}
+
+Value Call::tensor(size_t i, std::string_view name) const { return tensor(arg(i, name)); }
+
+std::optional<Value> Call::maybe_tensor(size_t i, std::string_view name) const {
+  if (!is_tensor(i, name)) return std::nullopt;
+  return tensor(i, name);
+}
+
+Expr Call::as_expr(Pass& pass, const Arg& a) {
+  if (const auto* i = std::get_if<int64_t>(&a.v)) return pass.num(*i);
+  if (const auto* b = std::get_if<bool>(&a.v)) return pass.num(*b ? 1 : 0);
+  if (const auto* e = std::get_if<Expr>(&a.v)) return pass.unified(*e);
+  refuse("an argument is no size where one is expected");
+}
+
+Expr Call::expr(size_t i, int64_t otherwise, std::string_view name) const {
+  const Arg& a = arg(i, name);
+  return a.is_none() ? pass_.num(otherwise) : as_expr(pass_, a);
+}
+
+int64_t Call::integer(size_t i, int64_t otherwise, std::string_view name) const {
+  const auto c = pass_.pool().constant(expr(i, otherwise, name));
+  if (!c) refuse("an argument depends on a size that varies");
+  return *c;
+}
+
+bool Call::boolean(size_t i, bool otherwise, std::string_view name) const {
+  return integer(i, otherwise ? 1 : 0, name) != 0;
+}
+
+std::optional<Scalar> Call::scalar(size_t i, std::string_view name) const {
+  const Arg& a = arg(i, name);
+  if (const auto* b = std::get_if<bool>(&a.v)) return *b;
+  if (const auto* n = std::get_if<int64_t>(&a.v)) return *n;
+  if (const auto* d = std::get_if<double>(&a.v)) return *d;
+  return std::nullopt;
+}
+
+std::vector<Expr> Call::exprs(size_t i, std::string_view name) const {
+  const Arg& a = arg(i, name);
+  std::vector<Expr> all;
+  if (a.is_none()) return all;
+  const auto* list = a.list();
+  if (list == nullptr) return {as_expr(pass_, a)};
+  for (const Arg& item : *list) all.push_back(as_expr(pass_, item));
+  return all;
+}
+
+std::vector<int64_t> Call::integers(size_t i, std::string_view name) const {
+  std::vector<int64_t> all;
+  for (const Expr e : exprs(i, name)) {
+    const auto c = pass_.pool().constant(e);
+    if (!c) refuse("an argument depends on a size that varies");
+    all.push_back(*c);
+  }
+  return all;
+}
+
+const TensorType& Call::type(size_t k) const {
+  if (k >= node_.outs.size()) refuse("the operator has fewer results than its rule expects");
+  const auto* t = std::get_if<TensorType>(&node_.outs[k]);
+  if (t == nullptr) refuse("a result is no tensor");
+  return *t;
+}
+
+bool Call::is_tensor_result(size_t k) const {
+  return k < node_.outs.size() && std::holds_alternative<TensorType>(node_.outs[k]);
+}
+
+size_t wrap(int64_t d, size_t rank) {
+  const auto n = static_cast<int64_t>(rank);
+  const int64_t at = d < 0 ? d + std::max<int64_t>(n, 1) : d;
+  if (at < 0 || at >= std::max<int64_t>(n, 1)) refuse(fmt::format("dimension {} of {}", d, rank));
+  return static_cast<size_t>(at);
+}
+
+std::vector<size_t> wrap(const std::vector<int64_t>& ds, size_t rank) {
+  std::vector<size_t> all;
+  for (const int64_t d : ds) all.push_back(wrap(d, rank));
+  return all;
+}
+
+Scalar lowest(const Dtype& type) {
+  if (type.is_bool()) return false;
+  if (type.is_inexact()) return -std::numeric_limits<double>::infinity();
+  return type.least();
+}
+
+Scalar highest(const Dtype& type) {
+  if (type.is_bool()) return true;
+  if (type.is_inexact()) return std::numeric_limits<double>::infinity();
+  return type.greatest();
+}
+
+State finite_if(bool yes) { return yes ? State::finite() : State::anything(); }
+
+}  // namespace nc::padding

@@ -1,0 +1,193 @@
+// Reading through indices. Values of index tensors are always true coordinates; they are brought to
+// padded coordinates right where they are used, and padded indices read position 0.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bucketing/padding/rule.hpp"
+
+namespace nc::padding {
+namespace {
+
+State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+
+// Puts an index that may be negative into [0, size), in true coordinates.
+int64_t positive(Pass& p, int64_t index, Expr size) {
+  const int64_t negative = p.binary("aten.lt.Tensor", index, p.constant(int64_t{0}, Dtype("int64")));
+  return p.where(negative, p.binary("aten.add.Tensor", index, p.truth(size)), index);
+}
+
+std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
+  if (x.padded(d)) return std::nullopt;
+  return p.pool().constant(p.size(x, d));
+}
+
+Results embedding(const Call& call) {
+  Pass& p = call.pass();
+  const Value weight = call.tensor(0);
+  if (weight.padded()) refuse("an embedding table of a size that varies");
+  const Value index = safe_index(p, call.tensor(1), fixed_size(p, weight, 0));
+  Layout dims = with_states(index.dims, [&](const State&) { return data_of(weight); });
+  dims.push_back(weight.dims[1]);
+  const int64_t id = p.emit("aten.embedding.default", {Pass::ref(weight), Pass::ref(index)});
+  return one(p.result(id, std::move(dims), call.type(), weight.data));
+}
+
+Results embedding_backward(const Call& call) {
+  Pass& p = call.pass();
+  Value grad = call.tensor(0);
+  const int64_t rows = call.integer(2, 0);
+  const Value index = safe_index(p, call.tensor(1), rows);
+  // The padded rows go to row 0, with gradient 0.
+  std::vector<Place> places;
+  for (const Place& place : grad.places()) {
+    if (place.dim + 1 < grad.rank()) places.push_back(place);
+  }
+  grad = p.need(grad, int64_t{0}, places);
+  for (size_t d = 0; d < index.rank(); ++d) {
+    if (!p.same(index.dims[d], grad.dims[d]) && !grad.uniform) refuse("indices and gradients are padded differently");
+  }
+  ArgList args = call.args();
+  args[0] = Pass::ref(grad);
+  args[1] = Pass::ref(index);
+  Layout dims = {p.fresh(call.sizes()[0], State::finite()), grad.dims.back()};
+  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(), grad.data));
+}
+
+// x[i0, i1, ...]: index tensors broadcast against each other; x keeps its other dimensions.
+Results index(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const auto* list = call.arg(1).list();
+  if (list == nullptr) refuse("indices that are no list");
+  std::vector<Value> indices;
+  std::vector<size_t> at;
+  ArgList args;
+  for (size_t d = 0; d < list->size(); ++d) {
+    const Arg& a = (*list)[d];
+    if (a.is_none()) {
+      args.emplace_back();
+      continue;
+    }
+    Value v = call.tensor(a);
+    if (v.dtype.is_bool()) refuse("a boolean index: the size of the result depends on the data");
+    v = safe_index(p, v, fixed_size(p, x, d));
+    args.push_back(Pass::ref(to_padded(p, v.id, x.dims[d], v.any().is_non_negative())));
+    at.push_back(d);
+    indices.push_back(std::move(v));
+  }
+  size_t rank = 0;
+  std::vector<const Value*> all;
+  for (const Value& v : indices) {
+    rank = std::max(rank, v.rank());
+    all.push_back(&v);
+  }
+  State read = data_of(x);
+  for (const Place& place : x.places()) {
+    if (std::find(at.begin(), at.end(), place.dim) == at.end()) read = join(read, x.at(place));
+  }
+  Layout indexed = with_states(p.align(all, rank), [&](const State&) { return read; });
+  const bool together = at.back() - at.front() + 1 == at.size();
+  const size_t place = together ? at.front() : 0;
+  Layout dims;
+  for (size_t d = 0; d < x.rank(); ++d) {
+    if (std::find(at.begin(), at.end(), d) == at.end()) dims.push_back(x.dims[d]);
+  }
+  dims.insert(dims.begin() + static_cast<ptrdiff_t>(place), indexed.begin(), indexed.end());
+  if (x.uniform) {
+    for (Dim& dim : dims) {
+      for (Factor& f : dim) f.state = State::constant(*x.uniform);
+    }
+  }
+  const int64_t id = p.emit("aten.index.Tensor", {Pass::ref(x), Arg{std::move(args)}});
+  return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
+}
+
+Results index_select(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const size_t d = wrap(call.integer(1, 0), x.rank());
+  const Value i = safe_index(p, call.tensor(2), fixed_size(p, x, d));
+  Layout dims = x.dims;
+  dims[d] = i.rank() == 0 ? Dim{} : i.dims[0];
+  for (Factor& f : dims[d]) f.state = x.outside(d);
+  const int64_t id = p.pick(x.id, d, to_padded(p, i.id, x.dims[d], i.any().is_non_negative()));
+  return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
+}
+
+// Each row of the index reads from the same row of x: rows must be padded alike.
+Results gather(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const Value raw = call.tensor(2);
+  const size_t rank = x.rank();
+  if (rank == 0) return unchanged(call);
+  const size_t d = wrap(call.integer(1, 0), rank);
+  const Value i = safe_index(p, raw, fixed_size(p, x, d));
+  Layout dims;
+  for (size_t other = 0; other < rank; ++other) {
+    Dim dim = i.dims[other];
+    if (other != d && (x.padded(other) || i.padded(other))) {
+      if (i.uniform) dim = x.dims[other];
+      if (!p.same(x.dims[other], dim)) refuse("an index is padded differently from what it reads");
+    }
+    for (size_t k = 0; k < dim.size(); ++k) {
+      if (!dim[k].padded) continue;
+      dim[k].state = x.uniform ? State::constant(*x.uniform) : other == d ? x.outside(d) : join(x.at({other, k}), x.data);
+      if (other != d) dim[k].state = x.uniform ? dim[k].state : x.at({other, k});
+    }
+    dims.push_back(std::move(dim));
+  }
+  const int64_t index = to_padded(p, i.id, x.dims[d], i.any().is_non_negative());
+  const int64_t id = p.emit("aten.gather.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Pass::ref(index)});
+  return one(p.result(id, std::move(dims), call.type(), data_of(x), x.uniform));
+}
+
+}  // namespace
+
+Value safe_index(Pass& p, const Value& index, std::optional<int64_t> size) {
+  if (index.uniform) return index;
+  std::vector<Place> bad;
+  for (const Place& place : index.places()) {
+    const auto v = index.at(place).value();
+    const bool inside = v && to_double(*v) >= 0 && (to_double(*v) == 0 || (size && to_double(*v) < static_cast<double>(*size)));
+    if (!inside) bad.push_back(place);
+  }
+  return p.masked(index, bad, int64_t{0}, false);
+}
+
+int64_t to_padded(Pass& p, int64_t index, const Dim& dim, bool non_negative) {
+  const bool padded = std::any_of(dim.begin(), dim.end(), [](const Factor& f) { return f.padded; });
+  if (!padded) return index;
+  if (!non_negative) index = positive(p, index, p.product(dim));
+  if (dim.size() == 1) return index;
+  // Digits of the true coordinate in the true sizes, put together in the padded sizes.
+  int64_t rest = index;
+  int64_t out = 0;
+  Expr stride = p.num(1);
+  for (size_t k = dim.size(); k-- > 0;) {
+    int64_t digit = rest;
+    if (k > 0) {
+      const int64_t size = p.truth(dim[k].size);
+      digit = p.binary("aten.remainder.Tensor", rest, size);
+      rest = p.emit("aten.div.Tensor_mode", {Pass::ref(rest), Pass::ref(size)}, {{"rounding_mode", Arg{std::string("floor")}}});
+    }
+    if (k + 1 == dim.size()) {
+      out = digit;
+    } else {
+      out = p.binary("aten.add.Tensor", out, p.binary("aten.mul.Tensor", digit, p.bucket_size(stride)));
+    }
+    stride = p.pool().mul(stride, dim[k].size);
+  }
+  return out;
+}
+
+void add_index_rules(RuleTable& table) {
+  table.add({"embedding"}, embedding, "padded indices read row 0");
+  table.add({"embedding_dense_backward"}, embedding_backward, "padded rows add 0 to row 0");
+  table.add({"index", "_unsafe_index"}, index, "true coordinates become padded ones; padded indices read position 0");
+  table.add({"index_select"}, index_select, "true coordinates become padded ones; padded indices read position 0");
+  table.add({"gather"}, gather, "rows stay rows; true coordinates become padded ones");
+}
+
+}  // namespace nc::padding

@@ -1,0 +1,166 @@
+// Contractions: padding that is summed over is 0 on one side and finite on the other.
+#include <fmt/format.h>
+
+#include "bucketing/padding/rule.hpp"
+
+namespace nc::padding {
+namespace {
+
+State product(const State& a, const State& b) {
+  if (!a.is_finite() || !b.is_finite()) return State::anything();
+  return a.is_zero() || b.is_zero() ? State::zero() : State::finite();
+}
+
+State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+
+// A uniform value in the layout of another's dimension.
+void adopt(Pass& p, Value& v, size_t d, const Dim& model) {
+  if (!v.uniform || p.product(model) != p.size(v, d)) return;
+  Dim dim = model;
+  for (Factor& f : dim) f.state = State::constant(*v.uniform);
+  v.dims[d] = std::move(dim);
+}
+
+// Makes the dimension that is summed over harmless.
+void contract(Pass& p, Value& a, size_t da, Value& b, size_t db) {
+  if (a.uniform && !b.uniform) adopt(p, a, da, b.dims[db]);
+  if (b.uniform && !a.uniform) adopt(p, b, db, a.dims[da]);
+  if (!p.same(a.dims[da], b.dims[db])) refuse("the dimension that is summed over is padded differently on both sides");
+  std::vector<Place> clear_a;
+  std::vector<Place> clear_b;
+  for (size_t k = 0; k < a.dims[da].size(); ++k) {
+    if (!a.dims[da][k].padded) continue;
+    const State sa = a.at({da, k});
+    const State sb = b.at({db, k});
+    if ((sa.is_zero() && sb.is_finite()) || (sb.is_zero() && sa.is_finite())) continue;
+    if (!sa.is_zero() && (!sb.is_zero() || !sa.is_finite())) clear_a.push_back({da, k});
+    if (!sb.is_finite()) clear_b.push_back({db, k});
+  }
+  a = p.masked(a, clear_a, int64_t{0});
+  b = p.masked(b, clear_b, int64_t{0});
+}
+
+Dim outer(const Dim& dim, const State& other) {
+  Dim out = dim;
+  for (Factor& f : out) {
+    if (f.padded) f.state = product(f.state, other);
+  }
+  return out;
+}
+
+struct Product {
+  Value a;
+  Value b;
+  Layout dims;
+  State data;
+};
+
+Product multiply(Pass& p, Value a, Value b) {
+  const size_t rank = a.rank();
+  contract(p, a, rank - 1, b, rank - 2);
+  Layout dims;
+  for (size_t d = 0; d + 2 < rank; ++d) {
+    if (a.uniform && !b.uniform) adopt(p, a, d, b.dims[d]);
+    if (b.uniform && !a.uniform) adopt(p, b, d, a.dims[d]);
+    if (!p.same(a.dims[d], b.dims[d])) refuse("batches are padded differently");
+    Dim dim = a.dims[d];
+    for (size_t k = 0; k < dim.size(); ++k) {
+      if (dim[k].padded) dim[k].state = product(a.at({d, k}), b.at({d, k}));
+    }
+    dims.push_back(std::move(dim));
+  }
+  const auto stated = [](const Value& v, size_t d) {
+    Dim dim = v.dims[d];
+    for (size_t k = 0; k < dim.size(); ++k) dim[k].state = dim[k].padded ? v.at({d, k}) : dim[k].state;
+    return dim;
+  };
+  dims.push_back(outer(stated(a, rank - 2), b.any()));
+  dims.push_back(outer(stated(b, rank - 1), a.any()));
+  const bool finite = data_of(a).is_finite() && data_of(b).is_finite();
+  return {std::move(a), std::move(b), std::move(dims), finite_if(finite)};
+}
+
+Results matmul(const Call& call) {
+  Pass& p = call.pass();
+  Product m = multiply(p, call.tensor(0), call.tensor(1));
+  ArgList args = call.args();
+  args[0] = Pass::ref(m.a);
+  args[1] = Pass::ref(m.b);
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(m.dims), call.type(), m.data));
+}
+
+Results add_matmul(const Call& call) {
+  Pass& p = call.pass();
+  const Value c = call.tensor(0);
+  Product m = multiply(p, call.tensor(1), call.tensor(2));
+  for (const char* name : {"beta", "alpha"}) {
+    if (std::holds_alternative<Expr>(call.arg(99, name).v)) refuse("a factor that varies with the sizes");
+  }
+  for (size_t d = 0; d < m.dims.size(); ++d) {
+    for (size_t k = 0; k < m.dims[d].size(); ++k) {
+      if (!m.dims[d][k].padded) continue;
+      const State bias = p.state_at(c, m.dims.size(), {d, k}, m.dims);
+      m.dims[d][k].state = finite_if(bias.is_finite() && m.dims[d][k].state.is_finite());
+    }
+  }
+  const size_t skip = m.dims.size() - c.rank();
+  for (size_t d = 0; d < c.rank(); ++d) {
+    if (!c.uniform && !c.dims[d].empty() && !p.same(c.dims[d], m.dims[d + skip])) refuse("what is added is padded differently");
+  }
+  const std::vector<Arg> args = {Pass::ref(c), Pass::ref(m.a), Pass::ref(m.b)};
+  return one(p.result(p.emit(call.op(), args, call.kwargs()), std::move(m.dims), call.type(),
+                      finite_if(m.data.is_finite() && data_of(c).is_finite())));
+}
+
+Results dot(const Call& call) {
+  Pass& p = call.pass();
+  Value a = call.tensor(0);
+  Value b = call.tensor(1);
+  contract(p, a, 0, b, 0);
+  return one(p.result(p.emit(call.op(), {Pass::ref(a), Pass::ref(b)}), {}, call.type(),
+                      finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
+}
+
+// Matrix times vector.
+Results mv(const Call& call) {
+  Pass& p = call.pass();
+  Value a = call.tensor(0);
+  Value b = call.tensor(1);
+  contract(p, a, 1, b, 0);
+  Layout dims = {outer(a.dims[0], b.any())};
+  return one(p.result(p.emit(call.op(), {Pass::ref(a), Pass::ref(b)}), std::move(dims), call.type(),
+                      finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
+}
+
+// x @ weight^T + bias, with any number of leading dimensions.
+Results linear(const Call& call) {
+  Pass& p = call.pass();
+  Value x = call.tensor(0);
+  Value w = call.tensor(1);
+  const auto bias = call.maybe_tensor(2);
+  contract(p, x, x.rank() - 1, w, w.rank() - 1);
+  Layout dims;
+  for (size_t d = 0; d + 1 < x.rank(); ++d) {
+    Dim dim = outer(x.dims[d], w.any());
+    for (Factor& f : dim) f.state = bias ? finite_if(f.state.is_finite() && bias->any().is_finite()) : f.state;
+    dims.push_back(std::move(dim));
+  }
+  if (w.rank() == 2) dims.push_back(outer(w.dims[0], x.any()));
+  ArgList args = {Pass::ref(x), Pass::ref(w)};
+  if (bias) args.push_back(Pass::ref(*bias));
+  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(),
+                      finite_if(data_of(x).is_finite() && data_of(w).is_finite())));
+}
+
+}  // namespace
+
+void add_matmul_rules(RuleTable& table) {
+  static constexpr std::string_view kWhy = "padded terms of the sum are 0 times something finite";
+  table.add({"mm", "bmm", "_int_mm"}, matmul, kWhy);
+  table.add({"addmm", "baddbmm"}, add_matmul, kWhy);
+  table.add({"dot", "vdot"}, dot, kWhy);
+  table.add({"mv"}, mv, kWhy);
+  table.add({"linear"}, linear, kWhy);
+}
+
+}  // namespace nc::padding

@@ -1,0 +1,251 @@
+// Writing through indices: padded updates are worth nothing, or go to a place that is cut off again.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bucketing/padding/rule.hpp"
+
+namespace nc::padding {
+namespace {
+
+State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+
+std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
+  if (x.padded(d)) return std::nullopt;
+  return p.pool().constant(p.size(x, d));
+}
+
+// What the rows of a scatter's result hold: those of x, or something that was written.
+Layout rows(Pass& p, const Value& x, const Value& index, const State& written, size_t along) {
+  Layout dims = x.dims;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (d == along) {
+      if (x.uniform) {
+        for (Factor& f : dims[d]) f.state = State::constant(*x.uniform);
+      }
+      continue;
+    }
+    if (!x.padded(d) && !index.padded(d)) continue;
+    if (x.uniform && p.product(index.dims[d]) == p.product(x.dims[d])) dims[d] = index.dims[d];
+    if (!p.same(dims[d], index.dims[d])) refuse("an index is padded differently from what it writes");
+    for (size_t k = 0; k < dims[d].size(); ++k) {
+      if (dims[d][k].padded) dims[d][k].state = join(x.uniform ? State::constant(*x.uniform) : x.at({d, k}), written);
+    }
+  }
+  return dims;
+}
+
+// How updates are put together with what is there.
+enum class Mode : uint8_t { kOverwrite, kAdd, kMaximum, kMinimum, kMultiply };
+
+Mode mode_of(const Call& call) {
+  if (call.name() == "scatter_add") return Mode::kAdd;
+  if (call.name() == "scatter_reduce") {
+    const auto* how = std::get_if<std::string>(&call.arg(4, "reduce").v);
+    if (how == nullptr) refuse("a reduction that is not known");
+    if (!call.boolean(99, true, "include_self")) refuse("a scatter that leaves out what was there");
+    if (*how == "sum") return Mode::kAdd;
+    if (*how == "amax") return Mode::kMaximum;
+    if (*how == "amin") return Mode::kMinimum;
+    if (*how == "prod") return Mode::kMultiply;
+    refuse("scatter_reduce with " + *how);
+  }
+  if (call.op().ends_with(".reduce") || call.op().ends_with(".value_reduce")) refuse("scatter with a reduction");
+  return Mode::kOverwrite;
+}
+
+Scalar neutral(Mode mode, const Dtype& type) {
+  switch (mode) {
+    case Mode::kMaximum: return lowest(type);
+    case Mode::kMinimum: return highest(type);
+    case Mode::kMultiply: return int64_t{1};
+    default: return int64_t{0};
+  }
+}
+
+Results scatter(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const Value raw = call.tensor(2);
+  const size_t rank = x.rank();
+  const size_t d = wrap(call.integer(1, 0), rank);
+  const Mode mode = mode_of(call);
+  std::optional<Value> src = call.maybe_tensor(3);
+  if (!src && std::holds_alternative<Expr>(call.arg(3).v)) refuse("a value that varies with the sizes");
+  const State value = src ? State::anything() : State::constant(call.scalar(3).value_or(Scalar{0.0})).in(x.dtype);
+  if (raw.uniform && raw.padded(d)) refuse("an index that is the same everywhere");
+  const std::vector<Place> along = raw.padded(d) ? raw.places(d) : std::vector<Place>{};
+  if (src) {
+    for (size_t i = 0; i < rank; ++i) {
+      if (!src->uniform && !p.same(src->dims[i], raw.dims[i]) && (src->padded(i) || raw.padded(i))) refuse("updates are padded differently from their index");
+    }
+  }
+  const Value index = safe_index(p, raw, fixed_size(p, x, d));
+  const int64_t at = to_padded(p, index.id, x.dims[d], index.any().is_non_negative());
+  ArgList args = call.args();
+  if (mode != Mode::kOverwrite) {
+    // Rows of padding may take anything; along d, padded updates must change nothing.
+    if (src) src = p.need(*src, neutral(mode, x.dtype), src->uniform ? raw.places(d) : along);
+    if (src && src->uniform && !along.empty() && !same_value(*src->uniform, neutral(mode, x.dtype))) {
+      src = p.made(src->id, with_states(raw.dims, [&](const State&) { return State::constant(*src->uniform); }), x.dtype, data_of(*src));
+      src = p.need(*src, neutral(mode, x.dtype), along);
+    }
+    args[0] = Pass::ref(x);
+    args[2] = Pass::ref(at);
+    if (src) args[3] = Pass::ref(*src);
+    const State written = src ? src->any() : value;
+    const bool finite = written.is_finite() && data_of(x).is_finite();
+    Layout dims = with_states(rows(p, x, index, written, d), [&](const State& s) { return s.is_zero() && written.is_zero() ? s : finite_if(s.is_finite() && finite); });
+    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), finite_if(finite)));
+  }
+  const State written = src ? src->any() : value;
+  Layout dims = rows(p, x, index, written, d);
+  const State data = join(data_of(x), written);
+  if (along.empty()) {
+    args[0] = Pass::ref(x);
+    args[2] = Pass::ref(at);
+    if (src) args[3] = Pass::ref(*src);
+    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), data));
+  }
+  // Padded updates go to one more position behind the end.
+  const Expr size = p.size(x, d);
+  const int64_t target = p.where(p.mask(raw.dims, along), at, p.bucket_size(size));
+  ArgList amounts(2 * (rank - d), Arg{int64_t{0}});
+  amounts.back() = Arg{int64_t{1}};
+  args[0] = Pass::ref(p.emit("aten.constant_pad_nd.default", {Pass::ref(x), Arg{std::move(amounts)}, Arg{int64_t{0}}}));
+  args[2] = Pass::ref(target);
+  if (src) args[3] = Pass::ref(*src);
+  int64_t id = p.emit(call.op(), std::move(args), call.kwargs());
+  id = p.emit("aten.slice.Tensor", {Pass::ref(id), Arg{static_cast<int64_t>(d)}, Arg{int64_t{0}}, Arg{size}, Arg{int64_t{1}}});
+  return one(p.result(id, std::move(dims), call.type(), data));
+}
+
+// x[i0, i1, ...] += values, or = values.
+Results put(const Call& call, const Value& x, const ArgList& list, Value values, bool accumulate) {
+  Pass& p = call.pass();
+  std::vector<size_t> at;
+  std::vector<Value> indices;
+  ArgList args;
+  for (size_t d = 0; d < list.size(); ++d) {
+    if (list[d].is_none()) {
+      args.emplace_back();
+      continue;
+    }
+    Value v = call.tensor(list[d]);
+    if (v.dtype.is_bool()) refuse("a boolean index");
+    at.push_back(d);
+    indices.push_back(std::move(v));
+    args.emplace_back();
+  }
+  if (at.empty() || at.back() - at.front() + 1 != at.size()) refuse("indices that are not side by side");
+  size_t rank = 0;
+  std::vector<const Value*> all;
+  for (const Value& v : indices) {
+    rank = std::max(rank, v.rank());
+    all.push_back(&v);
+  }
+  const Layout indexed = p.align(all, rank);
+  Layout full;
+  for (size_t d = 0; d < at.front(); ++d) full.push_back(x.dims[d]);
+  full.insert(full.end(), indexed.begin(), indexed.end());
+  for (size_t d = at.back() + 1; d < x.rank(); ++d) full.push_back(x.dims[d]);
+  const bool any_padded = std::any_of(indexed.begin(), indexed.end(), [](const Dim& dim) {
+    return std::any_of(dim.begin(), dim.end(), [](const Factor& f) { return f.padded; });
+  });
+  if (!accumulate && any_padded) refuse("an assignment through padded indices");
+  // Values in the layout of what they go to.
+  if (values.rank() < full.size() || values.uniform) {
+    std::vector<Expr> sizes;
+    for (const Dim& dim : full) sizes.push_back(p.product(dim));
+    Layout dims = full;
+    for (size_t d = 0; d < full.size(); ++d) {
+      for (size_t k = 0; k < full[d].size(); ++k) {
+        if (full[d][k].padded) dims[d][k].state = p.state_at(values, full.size(), {d, k}, full);
+      }
+    }
+    const int64_t id = p.emit("aten.expand.default", {Pass::ref(values), Pass::size_list(sizes)});
+    values = p.made(id, std::move(dims), values.dtype, data_of(values));
+  }
+  for (size_t d = 0; d < full.size(); ++d) {
+    const bool inside = d >= at.front() && d < at.front() + rank;
+    const bool free = !inside && x.uniform.has_value();
+    if (!free && !values.dims[d].empty() && !p.same(full[d], values.dims[d])) refuse("values are padded differently from where they go");
+  }
+  std::vector<Place> clear;
+  for (const Place& place : values.places()) {
+    if (place.dim >= at.front() && place.dim < at.front() + rank) clear.push_back(place);
+  }
+  if (accumulate) values = p.need(values, int64_t{0}, clear);
+  for (size_t i = 0; i < at.size(); ++i) {
+    const Value v = safe_index(p, indices[i], fixed_size(p, x, at[i]));
+    args[at[i]] = Pass::ref(to_padded(p, v.id, x.dims[at[i]], v.any().is_non_negative()));
+  }
+  Layout dims = x.dims;
+  const State written = values.any();
+  for (size_t d = 0; d < x.rank(); ++d) {
+    const bool inside = std::find(at.begin(), at.end(), d) != at.end();
+    const size_t vd = d < at.front() ? d : d - at.size() + rank;
+    if (!inside && x.uniform && !values.dims[vd].empty()) dims[d] = values.dims[vd];
+    for (size_t k = 0; k < dims[d].size(); ++k) {
+      Factor& f = dims[d][k];
+      if (!f.padded) continue;
+      const State own = x.uniform ? State::constant(*x.uniform) : x.at({d, k});
+      if (inside) {
+        f.state = own;  // true coordinates never lie in the padding
+      } else {
+        const State other = values.dims[vd].empty() ? values.any() : values.at({vd, k});
+        f.state = own.is_zero() && other.is_zero() ? own : accumulate ? finite_if(own.is_finite() && other.is_finite()) : join(own, other);
+      }
+    }
+  }
+  const State data = accumulate ? finite_if(data_of(x).is_finite() && written.is_finite()) : join(data_of(x), written);
+  const int64_t id = p.emit("aten.index_put.default", {Pass::ref(x), Arg{std::move(args)}, Pass::ref(values), Arg{accumulate}});
+  return one(p.result(id, std::move(dims), call.type(), data));
+}
+
+Results index_put(const Call& call) {
+  const auto* list = call.arg(1).list();
+  if (list == nullptr) refuse("indices that are no list");
+  return put(call, call.tensor(0), *list, call.tensor(2), call.boolean(3, false, "accumulate"));
+}
+
+// Inductor's embedding backward: values count only where the mask is true.
+Results masked_index_put(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const Value mask = call.tensor(1);
+  const auto* list = call.arg(2).list();
+  const Value values = call.tensor(3);
+  if (list == nullptr || mask.rank() > values.rank()) refuse("indices that are no list");
+  Value wide = mask;
+  if (mask.rank() < values.rank()) {
+    std::vector<Expr> sizes;
+    for (size_t d = 0; d < values.rank(); ++d) sizes.push_back(d < mask.rank() ? p.size(mask, d) : p.num(1));
+    wide.dims.resize(values.rank());
+    wide.id = p.reshape(mask.id, sizes);
+  }
+  Layout dims = p.align({&wide, &values}, values.rank());
+  const State zero = State::zero().in(values.dtype);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    for (size_t k = 0; k < dims[d].size(); ++k) {
+      if (!dims[d][k].padded) continue;
+      const State m = p.state_at(wide, dims.size(), {d, k}, dims);
+      const State v = p.state_at(values, dims.size(), {d, k}, dims);
+      dims[d][k].state = m.is_zero() ? zero : join(zero, v);
+    }
+  }
+  const int64_t id = p.where(wide.id, values.id, p.constant(zero.value().value_or(int64_t{0}), values.dtype));
+  const Value kept = p.made(id, std::move(dims), values.dtype, join(values.data, zero));
+  return put(call, x, *list, kept, true);
+}
+
+}  // namespace
+
+void add_scatter_rules(RuleTable& table) {
+  table.add({"scatter", "scatter_add", "scatter_reduce"}, scatter,
+            "padded updates are neutral, or written behind the end and cut off");
+  table.add({"index_put", "_unsafe_index_put"}, index_put, "padded updates add 0 at position 0");
+  table.add({"_unsafe_masked_index_put_accumulate"}, masked_index_put, "updates outside of the mask are 0, padded ones too");
+}
+
+}  // namespace nc::padding

@@ -1,0 +1,295 @@
+// Parts of a dimension: slices, single positions, writing into them, reversing and rolling.
+//
+// A part with a fixed start is a fixed slice: the true part of the result is a prefix again. A start
+// that moves with the true length is read through an index, in true coordinates.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bucketing/padding/rule.hpp"
+
+namespace nc::padding {
+namespace {
+
+struct Part {
+  Expr start;
+  int64_t step = 1;
+  Expr length;  // of the result
+};
+
+Arg dim_arg(size_t d) { return Arg{static_cast<int64_t>(d)}; }
+
+int64_t slice(Pass& p, int64_t x, size_t d, Expr start, Expr end, int64_t step) {
+  return p.emit("aten.slice.Tensor", {Pass::ref(x), dim_arg(d), Arg{start}, Arg{end}, Arg{step}});
+}
+
+// min(max(index, 0), last)
+int64_t clamped(Pass& p, int64_t index, int64_t last) {
+  const int64_t low = p.binary("aten.maximum.default", index, p.constant(int64_t{0}, Dtype("int64")));
+  return p.binary("aten.minimum.default", low, last);
+}
+
+// true start + step * (0, 1, ...), kept inside of the dimension; at B.
+int64_t positions(Pass& p, const Part& part, Expr size) {
+  int64_t index = p.iota(part.length);
+  if (part.step != 1) index = p.emit("aten.mul.Tensor", {Pass::ref(index), Arg{part.step}});
+  index = p.binary("aten.add.Tensor", index, p.truth(part.start));
+  return clamped(p, index, p.truth(p.pool().sub(size, p.num(1))));
+}
+
+// x[start : start + step*length : step] along d, as (id, dimension, state of its padding).
+std::pair<int64_t, Dim> take(Pass& p, const Value& x, size_t d, const Part& part) {
+  const Dim& dim = x.dims[d];
+  const Expr size = p.product(dim);
+  if (part.length == size && part.step == 1) return {x.id, dim};
+  ExprPool& pool = p.pool();
+  const bool fixed = pool.constant(part.start).has_value();
+  const bool simple = dim.size() <= 1;
+  const auto result = [&](const State& state) {
+    return part.length == p.num(1) ? Dim{} : Dim{p.fresh(part.length, state)};
+  };
+  if (fixed && simple) {
+    const Expr last = pool.add(part.start, pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))));
+    // Beyond the true part of the result come only padded positions when it reaches the end.
+    const Expr next = pool.add(last, p.num(part.step));
+    const bool to_the_end = pool.nonnegative(pool.sub(next, size));
+    const State inside = x.uniform ? State::constant(*x.uniform) : x.any();
+    const State state = x.padded(d) && to_the_end ? x.at({d, 0}) : inside;
+    const Expr end = pool.add(last, p.num(1));
+    p.require(pool.sub(size, end));
+    return {slice(p, x.id, d, part.start, end, part.step), result(state)};
+  }
+  const int64_t index = to_padded(p, positions(p, part, size), dim, true);
+  return {p.pick(x.id, d, index), result(x.any())};
+}
+
+// Start of a slice as PyTorch normalizes it.
+Expr normalized(Pass& p, Expr at, Expr size) {
+  const auto c = p.pool().constant(at);
+  if (c && *c < 0) return p.pool().add(size, at);
+  return at;
+}
+
+Results slice_rule(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const size_t d = wrap(call.integer(1, 0), x.rank());
+  const Expr size = p.size(x, d);
+  Part part{normalized(p, call.expr(2, 0), size), call.integer(4, 1), call.sizes()[d]};
+  auto [id, dim] = take(p, x, d, part);
+  Layout dims = x.dims;
+  dims[d] = std::move(dim);
+  Value v = p.result(id, std::move(dims), call.type(), x.data, x.uniform);
+  if (id == x.id) v.origin = x.origin;
+  return one(std::move(v));
+}
+
+Results narrow(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const size_t d = wrap(call.integer(1, 0), x.rank());
+  auto [id, dim] = take(p, x, d, {normalized(p, call.expr(2, 0), p.size(x, d)), 1, call.sizes()[d]});
+  Layout dims = x.dims;
+  dims[d] = std::move(dim);
+  return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
+}
+
+Results split(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const size_t d = wrap(call.integer(2, 0, "dim"), x.rank());
+  Results out;
+  Expr start = p.num(0);
+  for (size_t i = 0; i < call.node().outs.size(); ++i) {
+    const Expr length = call.sizes(i)[d];
+    auto [id, dim] = take(p, x, d, {start, 1, length});
+    Layout dims = x.dims;
+    dims[d] = std::move(dim);
+    out.emplace_back(p.result(id, std::move(dims), call.type(i), x.data, x.uniform));
+    start = p.pool().add(start, length);
+  }
+  return out;
+}
+
+Results select(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const size_t d = wrap(call.integer(1, 0), x.rank());
+  const Expr size = p.size(x, d);
+  const Expr at = normalized(p, call.expr(2, 0), size);
+  Layout dims = x.dims;
+  dims.erase(dims.begin() + static_cast<ptrdiff_t>(d));
+  const auto fixed = p.pool().constant(at);
+  int64_t id = 0;
+  if (fixed && x.dims[d].size() <= 1) {
+    id = p.emit("aten.select.int", {Pass::ref(x), dim_arg(d), Arg{*fixed}});
+  } else {
+    const int64_t index = to_padded(p, p.truth(at), x.dims[d], true);
+    id = p.reshape(p.pick(x.id, d, p.reshape(index, {p.num(1)})), call.sizes());
+  }
+  return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
+}
+
+// States of a value that comes from either of two, factor by factor, but for dimension `skip`.
+Layout merged_states(Pass& p, const Value& a, const Value& b, size_t skip) {
+  Layout dims = a.dims;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (d == skip) continue;
+    if (a.uniform && !b.uniform) dims[d] = b.dims[d];
+    if (!a.uniform && !b.uniform && !p.same(a.dims[d], b.dims[d])) refuse("what is written is padded differently from where it goes");
+    for (size_t k = 0; k < dims[d].size(); ++k) {
+      if (!dims[d][k].padded) continue;
+      const State from_a = a.uniform ? State::constant(*a.uniform) : a.at({d, k});
+      const State from_b = b.uniform ? State::constant(*b.uniform) : b.at({d, k});
+      dims[d][k].state = join(from_a, from_b);
+    }
+  }
+  return dims;
+}
+
+// x with `part` of dimension d replaced by src: where(position in the part, src at it, x).
+Results write(const Call& call, const Value& x, const Value& src, size_t d, const Part& part) {
+  Pass& p = call.pass();
+  ExprPool& pool = p.pool();
+  const Expr size = p.size(x, d);
+  if (x.dims[d].size() > 1 || src.dims[d].size() > 1) refuse("writing into part of a merged dimension");
+  Layout dims = merged_states(p, x, src, d);
+  const State own = x.uniform ? State::constant(*x.uniform) : x.dims[d].empty() ? State::finite() : x.dims[d][0].state;
+  const State data = join(x.uniform ? State::constant(*x.uniform) : x.data, src.uniform ? State::constant(*src.uniform) : src.data);
+  const auto start = pool.constant(part.start);
+  const Expr end = pool.add(part.start, pool.add(pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))), p.num(1)));
+  const bool at_end = end == size;
+  if (start && (!src.padded(d) || (at_end && part.step == 1))) {
+    // The padding of src, if any, comes to lie on the padding of x.
+    if (x.padded(d)) {
+      const State tail = src.padded(d) ? src.at({d, 0}) : own;
+      dims[d] = p.fresh(size, src.padded(d) ? join(tail, own) : own);
+      if (!src.padded(d)) p.require(pool.sub(size, end));
+    } else {
+      dims[d] = x.dims[d];
+    }
+    const int64_t id = p.emit("aten.slice_scatter.default", {Pass::ref(x), Pass::ref(src), dim_arg(d), Arg{part.start}, Arg{end}, Arg{part.step}});
+    return one(p.result(id, std::move(dims), call.type(), data));
+  }
+  const int64_t zero = p.constant(int64_t{0}, Dtype("int64"));
+  int64_t at = p.binary("aten.sub.Tensor", p.iota(size), p.truth(part.start));
+  int64_t inside = p.binary("aten.ge.Tensor", at, zero);
+  inside = p.binary("aten.logical_and.default", inside, p.binary("aten.lt.Tensor", at, p.truth(pool.sub(end, part.start))));
+  if (part.step != 1) {
+    const int64_t step = p.constant(part.step, Dtype("int64"));
+    inside = p.binary("aten.logical_and.default", inside, p.binary("aten.eq.Tensor", p.binary("aten.remainder.Tensor", at, step), zero));
+    at = p.emit("aten.div.Tensor_mode", {Pass::ref(at), Pass::ref(step)}, {{"rounding_mode", Arg{std::string("floor")}}});
+  }
+  int64_t from = src.id;
+  if (!src.dims[d].empty()) from = p.pick(src.id, d, clamped(p, at, p.truth(pool.sub(part.length, p.num(1)))));
+  dims[d] = x.uniform ? p.fresh(size, own) : x.dims[d];
+  const int64_t id = p.where(p.along(inside, x.rank(), d, size), from, x.id);
+  return one(p.result(id, std::move(dims), call.type(), data));
+}
+
+Results slice_scatter(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const Value src = call.tensor(1);
+  const size_t d = wrap(call.integer(2, 0), x.rank());
+  const Part part{normalized(p, call.expr(3, 0), p.size(x, d)), call.integer(5, 1), p.size(src, d)};
+  return write(call, x, src, d, part);
+}
+
+Results select_scatter(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  Value src = call.tensor(1);
+  const size_t d = wrap(call.integer(2, 0), x.rank());
+  const Expr at = normalized(p, call.expr(3, 0), p.size(x, d));
+  src.dims.insert(src.dims.begin() + static_cast<ptrdiff_t>(d), Dim{});
+  src.id = p.emit("aten.unsqueeze.default", {Pass::ref(src), dim_arg(d)});
+  return write(call, x, src, d, {at, 1, p.num(1)});
+}
+
+// x read at a computed position along each padded dimension in `ds`.
+Results reread(const Call& call, const std::vector<size_t>& ds, int64_t (*index)(const Call&, size_t, Expr)) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  int64_t id = x.id;
+  Layout dims = x.dims;
+  for (size_t i = 0; i < ds.size(); ++i) {
+    const size_t d = ds[i];
+    if (x.dims[d].empty()) continue;
+    const Expr size = p.size(x, d);
+    id = p.pick(id, d, to_padded(p, index(call, i, size), x.dims[d], true));
+    if (x.padded(d)) dims[d] = {Factor{size, true, x.any()}};
+  }
+  return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
+}
+
+Results flip(const Call& call) {
+  const auto ds = wrap(call.integers(1), call.tensor(0).rank());
+  return reread(call, ds, [](const Call& c, size_t, Expr size) {
+    Pass& p = c.pass();
+    const int64_t last = p.truth(p.pool().sub(size, p.num(1)));
+    return clamped(p, p.binary("aten.sub.Tensor", last, p.iota(size)), last);
+  });
+}
+
+Results roll(const Call& call) {
+  const Value x = call.tensor(0);
+  auto ds = wrap(call.integers(2), x.rank());
+  if (ds.empty()) refuse("rolling over all dimensions at once");
+  return reread(call, ds, [](const Call& c, size_t i, Expr size) {
+    Pass& p = c.pass();
+    const Expr by = c.exprs(1)[i];
+    const int64_t at = p.binary("aten.sub.Tensor", p.iota(size), p.truth(by));
+    return p.binary("aten.remainder.Tensor", at, p.truth(size));
+  });
+}
+
+// Rows and columns keep their coordinates, so the triangle is the same; elements become 0 or stay.
+Results triangle(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const size_t rank = x.rank();
+  if (rank < 2 || x.dims[rank - 1].size() > 1 || x.dims[rank - 2].size() > 1) refuse("a triangle of merged dimensions");
+  const int64_t row = p.along(p.iota(p.size(x, rank - 2)), 2, 0, p.size(x, rank - 2));
+  const int64_t column = p.along(p.iota(p.size(x, rank - 1)), 2, 1, p.size(x, rank - 1));
+  const int64_t edge = p.binary("aten.add.Tensor", row, p.truth(call.expr(1, 0)));
+  const int64_t keep = p.binary(call.name() == "tril" ? "aten.le.Tensor" : "aten.ge.Tensor", column, edge);
+  const int64_t id = p.where(keep, x.id, p.constant(State::zero().in(x.dtype).value().value_or(int64_t{0}), x.dtype));
+  Layout dims = with_states(x.dims, [&](const State& s) { return join(x.uniform ? State::constant(*x.uniform) : s, State::zero().in(x.dtype)); });
+  return one(p.result(id, std::move(dims), call.type(), join(x.data, State::zero())));
+}
+
+// The diagonal of two dimensions that are padded by the same length: it ends where they do.
+Results diagonal(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const int64_t offset = call.integer(1, 0, "offset");
+  const size_t a = wrap(call.integer(2, 0, "dim1"), x.rank());
+  const size_t b = wrap(call.integer(3, 1, "dim2"), x.rank());
+  if (x.dims[a].size() > 1 || x.dims[b].size() > 1 || !p.same(x.dims[a], x.dims[b])) refuse("a diagonal of different dimensions");
+  Layout dims;
+  for (size_t d = 0; d < x.rank(); ++d) {
+    if (d != a && d != b) dims.push_back(x.dims[d]);
+  }
+  const State state = x.padded(a) ? join(x.at({a, 0}), x.at({b, 0})) : State::finite();
+  dims.push_back(p.fresh(call.sizes().back(), state));
+  const int64_t id = p.emit("aten.diagonal.default", {Pass::ref(x), Arg{offset}, dim_arg(a), dim_arg(b)});
+  return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
+}
+
+}  // namespace
+
+void add_slice_rules(RuleTable& table) {
+  table.add({"slice"}, slice_rule, "a fixed start leaves a prefix; a moving one is read in true coordinates");
+  table.add({"narrow"}, narrow, "a slice");
+  table.add({"split", "split_with_sizes", "split_with_sizes_copy"}, split, "slices one after the other");
+  table.add({"select"}, select, "one true position");
+  table.add({"slice_scatter"}, slice_scatter, "true positions of the part are written, padding never lands on true elements");
+  table.add({"select_scatter"}, select_scatter, "a slice of length 1");
+  table.add({"flip", "rev"}, flip, "read backwards from the true end");
+  table.add({"roll"}, roll, "read at (position - shift) modulo the true length");
+  table.add({"tril", "triu"}, triangle, "true positions keep their coordinates");
+  table.add({"diagonal"}, diagonal, "the diagonal of two equal prefixes is a prefix");
+}
+
+}  // namespace nc::padding
