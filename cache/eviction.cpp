@@ -44,13 +44,20 @@ struct EvictionQueue::Item {
   double age = 0;
   double priority = 0;
   std::uint64_t turn = 0;  // of the last use; tells equal priorities apart
+  // Its place in space->order. A use does not move it, as that would cost every hit a walk through
+  // memory that is in no CPU cache: uses only ever raise a priority, so its place is at most too
+  // early, and it moves when it has come first, or when settle() has time for it.
+  double placed = 0;
+  std::uint64_t placed_turn = 0;
   bool pinned = false;
   bool linked = false;  // in space->order
+
+  bool in_place() const { return placed == priority && placed_turn == turn; }
 };
 
 struct EvictionQueue::Order {
   bool operator()(const Item* a, const Item* b) const {
-    return a->priority != b->priority ? a->priority < b->priority : a->turn < b->turn;
+    return a->placed != b->placed ? a->placed < b->placed : a->placed_turn < b->placed_turn;
   }
 };
 
@@ -97,13 +104,15 @@ void EvictionQueue::rank(Space& space) {
   space.ranked.reset();
   if (space.order.empty()) return;
   const Item& first = **space.order.begin();
-  space.ranked = {first.priority - space.extra_age, first.turn};
+  space.ranked = {first.placed - space.extra_age, first.placed_turn};
   state_->ranks.emplace(*space.ranked, &space);
 }
 
 void EvictionQueue::link(Item& item) {
   if (item.linked || item.pinned || held(item.key)) return;
   item.linked = true;
+  item.placed = item.priority;
+  item.placed_turn = item.turn;
   const auto place = item.space->order.insert(&item).first;
   if (place == item.space->order.begin()) rank(*item.space);
 }
@@ -164,14 +173,29 @@ bool EvictionQueue::touch(const ActionKey& key, Millis now) {
   const auto it = state_->items.find(key);
   if (it == state_->items.end()) return false;
   Item& item = it->second;
-  unlink(item);
   item.uses += 1;
   item.used_ms = now;
   item.age = state_->age + item.space->extra_age;
   item.priority = item.age + rebuild_value(item.build_ms, item.uses, item.bytes);
   item.turn = ++state_->turn;
-  link(item);
+  if (item.priority < item.placed) replace(item);
   return true;
+}
+
+void EvictionQueue::settle(const ActionKey& key) {
+  const auto it = state_->items.find(key);
+  if (it != state_->items.end()) replace(it->second);
+}
+
+void EvictionQueue::replace(Item& item) {
+  if (!item.linked || item.in_place()) return;
+  unlink(item);
+  link(item);
+}
+
+const EvictionQueue::Item& EvictionQueue::first(Space& space) {
+  while (!(*space.order.begin())->in_place()) replace(**space.order.begin());
+  return **space.order.begin();
 }
 
 bool EvictionQueue::set_pinned(const ActionKey& key, bool pinned) {
@@ -251,11 +275,10 @@ Victim EvictionQueue::describe(const Item& item, Victim::Why why) const {
   return v;
 }
 
-std::optional<Victim> EvictionQueue::over_quota(std::string_view name_space,
-                                                std::uint64_t adding) const {
-  const Space* worst = nullptr;
+std::optional<Victim> EvictionQueue::over_quota(std::string_view name_space, std::uint64_t adding) {
+  Space* worst = nullptr;
   std::uint64_t worst_over = 0;
-  for (const Space* space : state_->limited) {
+  for (Space* space : state_->limited) {
     const std::uint64_t held_bytes = space->bytes + (space->name == name_space ? adding : 0);
     if (held_bytes <= *space->quota || space->order.empty()) continue;
     const std::uint64_t over = held_bytes - *space->quota;
@@ -267,7 +290,7 @@ std::optional<Victim> EvictionQueue::over_quota(std::string_view name_space,
     }
   }
   if (worst == nullptr) return std::nullopt;
-  return describe(**worst->order.begin(), Victim::Why::kQuota);
+  return describe(first(*worst), Victim::Why::kQuota);
 }
 
 std::optional<std::uint64_t> EvictionQueue::quota(std::string_view name_space) const {
@@ -276,10 +299,14 @@ std::optional<std::uint64_t> EvictionQueue::quota(std::string_view name_space) c
   return it->second;
 }
 
-std::optional<Victim> EvictionQueue::victim() const {
+std::optional<Victim> EvictionQueue::victim() {
   if (auto own = over_quota()) return own;
   if (state_->ranks.empty()) return std::nullopt;
-  return describe(**state_->ranks.begin()->second->order.begin(), Victim::Why::kStore);
+  for (;;) {
+    Item& cheapest = **state_->ranks.begin()->second->order.begin();
+    if (cheapest.in_place()) return describe(cheapest, Victim::Why::kStore);
+    replace(cheapest);  // and its namespace gets another rank
+  }
 }
 
 void EvictionQueue::evicted(const Victim& victim) {

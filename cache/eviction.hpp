@@ -66,7 +66,10 @@ class EvictionQueue {
   // for new ones. A new entry (age 0) gets the current age. Replaces an entry of the same key.
   void insert(const EvictionEntry& entry);
   bool erase(const ActionKey& key);              // removed for another reason than eviction
-  bool touch(const ActionKey& key, Millis now);  // one more use
+  bool touch(const ActionKey& key, Millis now);  // one more use; O(1)
+  // Does now for a used entry what choosing victims would have to do later: call it, when there is
+  // time, for what was touched. Changes nothing that can be seen.
+  void settle(const ActionKey& key);
   bool set_pinned(const ActionKey& key, bool pinned);
   bool set_bytes(const ActionKey& key, std::uint64_t bytes);
   std::optional<EvictionEntry> find(const ActionKey& key) const;
@@ -82,10 +85,9 @@ class EvictionQueue {
   // An entry of a namespace that is over its quota (the one furthest over first), or nullopt.
   // `adding` bytes are about to be added to `name_space` (the caller refuses first what is more
   // than the whole quota: it never fits).
-  std::optional<Victim> over_quota(std::string_view name_space = {},
-                                   std::uint64_t adding = 0) const;
+  std::optional<Victim> over_quota(std::string_view name_space = {}, std::uint64_t adding = 0);
   // over_quota(), else the cheapest entry of all. nullopt: everything is pinned, held or gone.
-  std::optional<Victim> victim() const;
+  std::optional<Victim> victim();
   // Call when a victim really goes: removes it and raises the age.
   void evicted(const Victim& victim);
 
@@ -104,7 +106,9 @@ class EvictionQueue {
   Space& space(std::string_view name);
   void link(Item& item);  // into its namespace's order unless pinned or held
   void unlink(Item& item);
-  void rank(Space& space);  // after the namespace's first entry or its age changed
+  void rank(Space& space);          // after the namespace's first entry or its age changed
+  void replace(Item& item);         // to where its priority belongs
+  const Item& first(Space& space);  // which is not empty
   Victim describe(const Item& item, Victim::Why why) const;
 
   struct State;

@@ -75,8 +75,8 @@ class RocksDb final : public KeyValueDb {
     auto options = make_rocks_options(read_only);
     options.db.env = env_.get();
     options.db.create_if_missing = options_.create && !read_only;
-    const auto families = read_only ? present(descriptors(options), options.db)
-                                    : descriptors(options);
+    const auto families =
+        read_only ? present(descriptors(options), options.db) : descriptors(options);
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
     rocksdb::DB* db = nullptr;
     const auto s =
@@ -97,7 +97,11 @@ class RocksDb final : public KeyValueDb {
     if (!db_) return closed();
     if (handle(family) == nullptr) return std::optional<std::string>();
     std::string value;
-    const auto s = db_->Get({}, handle(family), to_slice(key), &value);
+    // In a large store nearly every read would push another one's block out of the block cache,
+    // which costs more than reading again what the page cache of the system has.
+    rocksdb::ReadOptions read;
+    read.fill_cache = false;
+    const auto s = db_->Get(read, handle(family), to_slice(key), &value);
     if (s.IsNotFound()) return std::optional<std::string>();
     if (!s.ok()) return to_error(s, "cannot read from", options_.dir);
     return std::optional<std::string>(std::move(value));

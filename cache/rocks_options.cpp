@@ -77,10 +77,12 @@ RocksOptions make_rocks_options(bool read_only) {
   db.avoid_flush_during_shutdown = true;
 
   rocksdb::BlockBasedTableOptions table;
-  table.block_cache = rocksdb::NewLRUCache(8 << 20, 2);
-  table.cache_index_and_filter_blocks = true;
+  // Indices and filters stay with their open tables (max_open_files bounds them); reads of data do
+  // not fill the cache, see RocksDb::get.
+  table.block_cache = rocksdb::NewLRUCache(2 << 20, 2);
+  table.cache_index_and_filter_blocks = false;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
-  table.block_size = 8 << 10;
+  table.block_size = 4 << 10;
   table.format_version = 5;
   table.checksum = rocksdb::ChecksumType::kXXH3;
 

@@ -149,8 +149,14 @@ Result<std::optional<Hit>> StoreImpl::lookup(const ActionKey& key) {
   std::vector<EntryBlob> blobs;
   {
     MutexLock lock(mutex_);
-    for (const auto& output : hit.manifest.outputs) {
-      const auto* blob = table_.find_blob(output.digest);
+    const auto* entry = table_.find(key);
+    const auto& outputs = hit.manifest.outputs;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      // The entry's own list has them in this order, unless one occurs twice.
+      const auto* blob = entry != nullptr && i < entry->blobs.size() ? entry->blobs[i] : nullptr;
+      if (blob == nullptr || blob->digest != outputs[i].digest) {
+        blob = table_.find_blob(outputs[i].digest);
+      }
       if (blob == nullptr) break;
       blobs.push_back({blob->digest, blob->size, blob->disk_bytes, blob->file, blob->compressed});
     }

@@ -89,6 +89,7 @@ Status StoreImpl::write_counters(std::size_t max_entries) {
       const auto queued = table_.queue().find(key);
       if (entry == nullptr || !queued || !entry->dirty) continue;
       entry->dirty = false;
+      table_.queue().settle(key);
       const AccessRecord access{queued->uses, queued->used_ms, queued->age, entry->pinned};
       batch.put(Family::kEntries, access_key(key), access.encode());
       used.push_back(key);

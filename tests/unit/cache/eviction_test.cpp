@@ -165,6 +165,7 @@ TEST_P(EvictionProperty, ChoosesWhatTheSlowReferenceChooses) {
       case 4:
         queue.touch(key, step);
         reference.touch(key);
+        if (dice.one_in(3)) queue.settle(key_of(dice.below(60)));
         break;
       case 5:
         EXPECT_EQ(queue.erase(key), reference.erase(key));
