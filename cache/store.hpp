@@ -83,7 +83,8 @@ class Upload {
  public:
   virtual ~Upload() = default;            // without finish(): everything is undone
   virtual Status write(Bytes bytes) = 0;  // kTooLarge past the declared size
-  virtual Status finish() = 0;            // kDigestMismatch; durable when ok
+  // kDigestMismatch. A file is durable when ok, a small blob with the publish that names it.
+  virtual Status finish() = 0;
 };
 
 struct EntryInfo {

@@ -122,9 +122,11 @@ class UploadImpl final : public Upload {
     record.bytes = std::move(bytes_);
     const StoreImpl::Busy busy(store_, digest_);
     if (known_now()) return {};
+    // Not synced: only an entry is a promise, and the commit of one that names this blob makes all
+    // durable that was written before it.
     KvBatch batch;
     batch.put(Family::kBlobs, digest_.view(), record.encode());
-    NC_TRY(store_.noted(store_.index_->commit(batch, true)));
+    NC_TRY(store_.noted(store_.index_->commit(batch, false)));
     test_point(points::kUploadRecorded);
     remember({digest_, size_, inline_disk_bytes(record), false, record.compressed});
     return {};

@@ -53,6 +53,31 @@ TEST(StoreOnRealDisk, PutGetReopen) {
   EXPECT_EQ(page->orphans, 0);
 }
 
+TEST(StoreTest, ASmallEntryIsSyncedOnce) {
+  StoreBox box;
+  ASSERT_TRUE(box.open().ok());
+  const auto entry = make_entry("small", {"one", noise(5000, 1), noise(6000, 2)});
+  const auto before = box.fs.calls(FakeFileSystem::Call::kSync);
+  ASSERT_TRUE(box.put(entry));
+  EXPECT_EQ(box.fs.calls(FakeFileSystem::Call::kSync), before + 1);
+  box.fs.power_cut();
+  ASSERT_TRUE(box.open().ok());
+  EXPECT_EQ(box.get(entry), "hit");
+}
+
+TEST(StoreTest, APowerCutMayTakeABlobWithoutAnEntry) {
+  StoreBox box;
+  ASSERT_TRUE(box.open().ok());
+  const auto entry = make_entry("small", {noise(5000, 1)});
+  ASSERT_TRUE(upload(*box.store, entry.contents[0]).ok());
+  box.fs.power_cut();
+  ASSERT_TRUE(box.open().ok());
+  EXPECT_TRUE(verify_all(*box.store)->bad.empty());
+  EXPECT_TRUE(box.store->publish(entry.manifest).is(Code::kNotFound));
+  ASSERT_TRUE(box.put(entry));
+  EXPECT_EQ(box.get(entry), "hit");
+}
+
 TEST(StoreTest, HandsOutEachFormOfBlob) {
   StoreBox box;
   ASSERT_TRUE(box.open().ok());
