@@ -203,9 +203,10 @@ def prove(
             if log.startswith("refused: "):
                 return Verdict("refused", log.removeprefix("refused: "))
             if told:
-                if _exact_differs(traced, policy, sample, plain, gradients, tolerance):
-                    return Verdict("skipped", "the traced graph itself differs from eager")
-                return Verdict(told[0], f"{told[1]} [{mode} padding, sizes {number}, {traced.pair.calls_text()}]")
+                at = traced.pair.calls_text()
+                if exact := _exact_differs(traced, policy, sample, plain, gradients, tolerance):
+                    return Verdict("skipped", f"the traced graph itself differs from eager: {exact}")
+                return Verdict(told[0], f"{told[1]} [{mode} padding, sizes {number}, {at}]")
             if log == "padded":
                 verdict.padded += 1
             else:
@@ -234,12 +235,12 @@ def _one(
 
 def _exact_differs(
     traced: Traced, policy: Policy, sample: Sequence[Any], plain: Outcome, gradients: bool, tolerance: float | None
-) -> bool:
+) -> str:
     policy.exact = True
     try:
-        return bool(compare(run(traced, sample, gradients), plain, tolerance))
-    except Exception:
-        return True
+        return compare(run(traced, sample, gradients), plain, tolerance)
+    except Exception as error:
+        return f"{type(error).__name__}: {_first_line(error)}"
     finally:
         policy.exact = False
 

@@ -172,15 +172,18 @@ def cases(call: samples.Call, quick: bool = False) -> Iterator[tuple[str, sample
         yield "2", samples.sized(call, pair), "the dimensions cannot vary together"
 
 
-def prove(name: str, configuration: str, quick: bool = False, engine: tool.Tool | None = None) -> dict[str, Any]:
-    """All cases of one operator in one configuration."""
-    dtype, decompositions, limit = CONFIGURATIONS[configuration]
+def prove(
+    name: str, configuration: str, quick: bool = False, engine: tool.Tool | None = None, limit: int = 0
+) -> dict[str, Any]:
+    """All cases of one operator in one configuration. `limit`: how many samples, if not as many as usual."""
+    dtype, decompositions, usual = CONFIGURATIONS[configuration]
+    limit = limit or (2 if quick else usual)
     rows: list[dict[str, Any]] = []
     start = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            made = list(calls(name, dtype, 2 if quick else limit))
+            made = list(calls(name, dtype, limit))
         except Exception as error:
             return {"name": name, "cases": [], "note": f"{type(error).__name__}: {error}"}
         for number, call in enumerate(made):
@@ -219,20 +222,22 @@ def prove(name: str, configuration: str, quick: bool = False, engine: tool.Tool 
 # -- running all ----------------------------------------------------------------------------------------------------
 
 
-def _worker() -> None:
+def _worker(limit: int) -> None:
     """Takes lines "configuration<tab>name" and answers each with one line of JSON."""
     torch.set_num_threads(1)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         configuration, name = line.rstrip("\n").split("\t")
-        out.write(json.dumps(prove(name, configuration)) + "\n")
+        out.write(json.dumps(prove(name, configuration, limit=limit)) + "\n")
         out.flush()
 
 
 class _Workers:
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, limit: int) -> None:
         self.count = count
+        self.limit = limit
+        self.idle: list[Any] = []
         self.selector = selectors.DefaultSelector()
 
     def run(self, jobs: list[tuple[str, str]]) -> None:
@@ -270,13 +275,12 @@ class _Workers:
             process.stdin.close()
             process.wait()
 
-    idle: list[Any] = []
-
     def _idle(self) -> Any:
         return self.idle.pop() if self.idle else None
 
     def _start(self) -> Any:
         command = [sys.executable, "-W", "ignore", "-m", "tests.torch.proof.operators", "--worker"]
+        command += ["--samples", str(self.limit)]
         process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -379,17 +383,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these operators, here, each case printed")
     parser.add_argument("--configurations", nargs="+", default=list(CONFIGURATIONS), choices=list(CONFIGURATIONS))
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--samples", type=int, default=0, help="per operator; as many as usual when left out")
     parser.add_argument("--fresh", action="store_true", help="make results again that are there")
     parser.add_argument("--table", action="store_true", help="only write the table")
     options = parser.parse_args()
     if options.worker:
-        _worker()
+        _worker(options.samples)
         return
     if options.only:
         torch.set_num_threads(1)
         for configuration in options.configurations:
             for name in options.only:
-                for case in prove(name, configuration)["cases"]:
+                for case in prove(name, configuration, limit=options.samples)["cases"]:
                     print(configuration, name, case)
         return
     if not options.table:
@@ -397,7 +402,7 @@ def main() -> None:
         jobs = [(configuration, name) for configuration in options.configurations for name in names]
         if not options.fresh:
             jobs = [job for job in jobs if not _path(*job).exists()]
-        _Workers(options.processes).run(jobs)
+        _Workers(options.processes, options.samples).run(jobs)
     rows = collect()
     TABLE.write_text(table(rows))
     every, core = shares(rows)

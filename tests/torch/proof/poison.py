@@ -111,8 +111,8 @@ class Poison:
 
     def _floats(self, state: Any, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
         half = torch.finfo(dtype).max < 1e6
-        large = 100.0 if half else 1e3
-        normal = torch.randn(shape, generator=self.generator, dtype=torch.float64) * 20
+        large = 30.0 if half else 100.0  # its exponential is infinite, a product of sixteen is not
+        normal = torch.randn(shape, generator=self.generator, dtype=torch.float64) * 4
         pick = self._integers(0, 8, shape)
         if state == "any":
             huge = torch.finfo(dtype).max / 4
@@ -176,12 +176,21 @@ class Claim:
         self.layout = factors(claim["d"], true, buckets)
         self.dtype = DTYPES[claim["t"]]
         self.data = claim["data"]
-        self.masks = []
+        self.uniform = {"c": claim["uniform"]} if "uniform" in claim else None
+        # Those that are masked last hold in all of their padding, the others outside of it only.
+        over = {(dim, position) for dim, position in claim.get("over") or ()}
+        first, rest = [], []
         for dim, row in enumerate(self.layout):
             for position, factor in enumerate(row):
                 if factor.size != factor.true:
-                    self.masks.append((factor.state, _mask(self.layout, (dim, position))))
-        self.masks.sort(key=lambda entry: 4 if isinstance(entry[0], dict) else _ORDER[entry[0]])
+                    entry = (factor.state, _mask(self.layout, (dim, position)))
+                    (first if (dim, position) in over else rest).append(entry)
+        self.padded = [mask for _, mask in first + rest]
+        outside = torch.zeros((), dtype=torch.bool)
+        for _, mask in first:
+            outside = outside | mask
+        rest = [(state, mask & ~outside) for state, mask in rest]
+        self.masks = sorted(rest, key=_strength) + sorted(first, key=_strength)
 
     def check(self, value: torch.Tensor, where: str, data: bool) -> None:
         if list(value.shape) != _sizes(self.layout):
@@ -190,18 +199,24 @@ class Claim:
             raise PoisonError(f"{where}: dtype {value.dtype}, but the claim says {self.dtype}")
         for state, mask in self.masks:
             _check(value, mask, state, f"{where}: padding")
+        everywhere = torch.ones((), dtype=torch.bool)
+        if self.uniform is not None:
+            _check(value, everywhere, self.uniform, f"{where}: uniform")
         if data and self.data != "any":
-            true = torch.ones((), dtype=torch.bool)
-            for _, mask in self.masks:
-                true = true & ~mask
-            _check(value, true, self.data, f"{where}: true part")
+            for mask in self.padded:
+                everywhere = everywhere & ~mask
+            _check(value, everywhere, self.data, f"{where}: true part")
 
     def poison(self, value: torch.Tensor, poison: Poison) -> torch.Tensor:
-        if not self.masks:
+        if self.uniform is not None:
             return value
         for state, mask in self.masks:
             value = torch.where(mask, poison.of(state, value.shape, value.dtype), value)
         return value
+
+
+def _strength(entry: tuple[Any, torch.Tensor]) -> int:
+    return 4 if isinstance(entry[0], dict) else _ORDER[entry[0]]
 
 
 @dataclass

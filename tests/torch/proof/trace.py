@@ -347,6 +347,16 @@ def bind(graph: canonical.Graph, arguments: Sequence[Any], kinds: Sequence[str] 
     return values
 
 
+def fits(graph: canonical.Graph, arguments: Sequence[Any], values: dict[str, int]) -> bool:
+    """Whether the sizes of arguments are what the graph says, with these values of the symbols."""
+    return all(
+        poison.evaluate(expression, values) == size
+        for entry, argument in zip(graph.document["inputs"], arguments, strict=True)
+        if isinstance(argument, torch.Tensor)
+        for expression, size in zip(entry["type"]["d"], argument.shape, strict=True)
+    )
+
+
 def _restride(value: torch.Tensor, strides: list[int], offset: int) -> torch.Tensor:
     """The same elements with these strides: AOTAutograd makes views of its own from an output that aliases."""
     if value.numel() == 0:
@@ -400,7 +410,12 @@ class Traced:
         self.count = len(self.places)
         module = _Module(function, self.count)
         context = CompileContext(CompileId(frame_id=0, frame_compile_id=0))
-        with settings(), compile_context(context), tracing(TracingContext(mode)):
+        with (
+            settings(),
+            torch.compiler._compile_session_context(),
+            compile_context(context),
+            tracing(TracingContext(mode)),
+        ):
             self.compiled = aot_module_simplified(
                 module,  # type: ignore[arg-type]
                 [*symbolic, *fakes],
@@ -421,9 +436,11 @@ class Traced:
         if half is None:
             return True
         sizes = [arguments[argument].shape[dim] for argument, dim in self.places]
-        kinds = len(half.graph.document["inputs"])
         flat = [*sizes, *arguments]
-        return kinds != len(flat) or self.pair.guards_hold(half, bind(half.graph, flat))
+        if len(half.graph.document["inputs"]) != len(flat):
+            return True
+        values = bind(half.graph, flat)
+        return fits(half.graph, flat, values) and self.pair.guards_hold(half, values)
 
     @property
     def symbolic(self) -> bool:
