@@ -58,6 +58,22 @@ constexpr SettingSpec kTable[] = {
      "lives."},
     {"cpu_class", T::kChoice, "auto", "auto|x86-64-v3|x86-64-v4", false, "shim",
      "The CPU class that compiled kernels are built for."},
+    {"bucketing", T::kChoice, "auto", "auto|on|off", false, "shim",
+     "Run graphs with open sizes on a few padded ones. auto: for static_backends; on: for inductor, "
+     "too."},
+    {"static_backends", T::kString, "neuron", "", false, "shim",
+     "Names of the backends, separated by commas, that compile graphs of fixed sizes only."},
+    {"max_buckets", T::kInt, "16", "1..1024", false, "shim",
+     "Most buckets that one dimension of a graph gets."},
+    {"max_waste", T::kString, "0", "", false, "shim",
+     "Have as many buckets, up to max_buckets, as keep padding within this share of the unpadded "
+     "cost (0.25: a quarter). 0: as many as repay the price of building them."},
+    {"verify", T::kChoice, "first", "off|first|sample", false, "shim",
+     "Compare padded with exact results on the user's data. first: a bucket's first call, where the "
+     "plan has operators that are not proven yet; sample: some calls of all."},
+    {"padding_random", T::kChoice, "strict", "strict|statistical", false, "shim",
+     "Whether graphs that draw random numbers of padded sizes may be padded: the numbers are then "
+     "others, of the same distribution."},
     {"strict", T::kBool, "false", "", false, "shim",
      "For tests: raise instead of falling back to stock torch.compile."},
 };

@@ -31,12 +31,19 @@ def on_graph(
     counters.begin(name, len(gm.graph.nodes))
     reason = "error"
     outcome = "stock"
+    static = _is_static(name)
     try:
         try:
-            bypass = _bypass_reason(example_inputs)
+            bypass = _bypass_reason(example_inputs, any_device=static)
             if bypass is not None:
                 reason = bypass
                 counters.bypass(reason)
+            elif (bucketed := _with_buckets(name, gm, example_inputs, options, stock)) is not None:
+                counters.count("entries")
+                outcome, reason = "buckets", ""
+                return bucketed
+            elif static:
+                reason = "fixed_sizes"  # nothing is open: the backend's own affair
             else:
                 function = _checked(_compile(gm, example_inputs, options), gm)
                 counters.count("entries")
@@ -69,14 +76,35 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: list[Any], options: dict[
     return compile_graph(gm, example_inputs, options=options, cache=_cache)
 
 
-def _bypass_reason(example_inputs: list[Any]) -> str | None:
+def _is_static(name: str) -> bool:
+    return name != "inductor" and name in config.get("static_backends")
+
+
+def _with_buckets(
+    name: str,
+    gm: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    options: dict[str, Any],
+    stock: Callable[[Any, Any], Any],
+) -> Callable[..., Any] | None:
+    """The graph on padded sizes; None when it has no open sizes, or when it shall or must be compiled as it is."""
+    if config.get("bucketing") == "off":
+        return None
+    from neuroncache.bucketing import entry
+
+    if not entry.wanted(name) or not entry.has_symbols(gm):
+        return None
+    return entry.with_buckets(name, gm, example_inputs, options, stock, _cache)
+
+
+def _bypass_reason(example_inputs: list[Any], *, any_device: bool = False) -> str | None:
     """Why this graph is stock's before it is looked at, or None."""
     if not config.get("enabled"):
         return "disabled"
     if not torch.__version__.startswith(SUPPORTED_TORCH):
         return "torch_version"
     for value in example_inputs:
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        if not any_device and isinstance(value, torch.Tensor) and value.device.type != "cpu":
             return f"device_{value.device.type}"
     # Saving or serialising what is compiled needs stock's own kinds of result.
     if functorch_config.bundled_autograd_cache or functorch_config.bypass_autograd_cache_key:

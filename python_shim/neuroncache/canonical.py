@@ -48,6 +48,7 @@ class Graph:
     document: dict[str, Any]
     symbols: Symbols
     constants: list[torch.Tensor] = field(default_factory=list)
+    origins: list[fx.Node] = field(default_factory=list)  # where the nodes of the document come from, in their order
     _text: str | None = None
 
     @property
@@ -207,6 +208,7 @@ class _Exporter:
                         self.symbols.declare(size)
         input_types = [self._input(node, value) for node, value in zip(placeholders, inputs, strict=True)]
         nodes: list[dict[str, Any]] = []
+        origins: list[fx.Node] = []
         outputs: Any = None
         for node in gm.graph.nodes if keep_order else _structural_order(gm):
             try:
@@ -218,9 +220,10 @@ class _Exporter:
                     self._attribute(gm, node, constants)
                 elif not self._folds(node):
                     nodes.append(self._node(node))
+                    origins.append(node)
             except Unsupported as error:
                 if not error.source:
-                    error.source = _source(node)
+                    error.source = source_line(node)
                 raise
         if not nested:
             document["symbols"] = self.symbols.ranges()
@@ -233,7 +236,7 @@ class _Exporter:
         document["outputs"] = outputs
         if output_kinds is not None:
             document["output_kinds"] = list(output_kinds)
-        return Graph(document, self.symbols, self.constants)
+        return Graph(document, self.symbols, self.constants, origins)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -458,7 +461,7 @@ def _notes(node: fx.Node) -> dict[str, Any]:
     return notes
 
 
-def _source(node: fx.Node) -> str:
+def source_line(node: fx.Node) -> str:
     """The user's line that a node comes from, for refusals."""
     trace = node.meta.get("stack_trace") or ""
     lines = [line.strip() for line in trace.strip().splitlines() if line.strip().startswith("File ")]

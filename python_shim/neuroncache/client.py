@@ -163,6 +163,20 @@ class Client:
             {"namespace": namespace, "reason": reason, "ticket": ticket, "count": 1},
         )
 
+    def padding_plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's answer to a request of docs/padding.md."""
+        return self._control("POST", "/v1/padding/plan", request, extra_s=60.0)
+
+    def buckets_observe(self, report: Mapping[str, Any]) -> None:
+        self._control("POST", "/v1/buckets/observe", report)
+
+    def buckets_plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self._control("POST", "/v1/buckets/plan", request)
+
+    def buckets(self, program: str) -> dict[str, Any]:
+        """What is known of a program's sizes."""
+        return self._control("GET", f"/v1/buckets?program={program}", None)
+
     def hello(self) -> dict[str, Any]:
         return self._control("GET", "/v1/hello", None)
 

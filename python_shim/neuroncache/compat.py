@@ -186,6 +186,144 @@ def captured_entry(key: str, save: Callable[[Any], None]) -> Iterator[None]:
             setattr(AOTAutogradCache, name, value)
 
 
+def run_aot_autograd(
+    gm: Any,
+    inputs: Sequence[Any],
+    *,
+    forward_compiler: Callable[[Any, Any], Any],
+    backward_compiler: Callable[[Any, Any], Any],
+    inference_compiler: Callable[[Any, Any], Any],
+    partition: Callable[..., Any],
+    decompositions: dict[Any, Any],
+) -> Callable[..., Any]:
+    """AOTAutograd for a graph of Dynamo, with compilers of our own; the backward graph is made at once."""
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    with functorch_config().patch(
+        force_non_lazy_backward_lowering=True, donated_buffer=False, enable_autograd_cache=False
+    ):
+        function = aot_module_simplified(
+            gm,
+            inputs,
+            fw_compiler=forward_compiler,
+            bw_compiler=lambda graph, values: torch._dynamo.disable(
+                backward_compiler(graph, values), reason="do not trace generated backwards pass"
+            ),
+            inference_compiler=inference_compiler,
+            partition_fn=partition,
+            decompositions=decompositions,
+            keep_inference_input_mutations=False,
+        )
+    disabled: Callable[..., Any] = torch._dynamo.disable(function, reason="do not trace AOT-compiled graph")
+    return disabled
+
+
+def compile_lock() -> Any:
+    """Dynamo's lock around every compilation."""
+    from torch._dynamo import convert_frame
+
+    return convert_frame.compile_lock
+
+
+@contextlib.contextmanager
+def no_tracing() -> Iterator[None]:
+    """For the length of the block, nothing of a compilation that is going on around it is seen."""
+    with torch._guards.tracing(None), no_modes():
+        yield
+
+
+@contextlib.contextmanager
+def static_trace(inputs: Sequence[torch.Tensor], *, keep_grad: bool = False) -> Iterator[list[Any]]:
+    """For the length of the block, a tracing context and fake mode of their own; gives fakes of the inputs, without symbols."""
+    from torch._inductor.virtualized import V
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(value if keep_grad else value.detach(), static_shapes=True) for value in inputs]
+    context = torch._guards.TracingContext(mode)
+    with torch._guards.tracing(context), V.set_fake_mode(mode), torch.set_grad_enabled(keep_grad):
+        yield fakes
+
+
+def retrace(gm: Any, fakes: Sequence[Any], decompositions: dict[Any, Any]) -> Any:
+    """The graph with its operators decomposed, for fakes of `static_trace`."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    mode = fakes[0].fake_mode if fakes else torch._guards.detect_fake_mode([])
+    with mode:
+        return make_fx(gm, decomposition_table=decompositions)(*fakes)
+
+
+def propagate_fakes(gm: Any, inputs: Sequence[torch.Tensor], *, keep_grad: bool = False) -> None:
+    """Writes types of fixed sizes into the nodes, as Dynamo and AOTAutograd do."""
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    with static_trace(inputs, keep_grad=keep_grad) as fakes:
+        mode = torch._guards.detect_fake_mode(fakes)
+        if mode is not None:
+            FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
+    for node in gm.graph.nodes:
+        node.meta["example_value"] = node.meta.get("val")
+
+
+def guards_of(shape_env: Any) -> list[Any]:
+    """What the trace so far has asked of the sizes, as expressions that are true."""
+    return [shape_env.replace(guard.expr) for guard in shape_env.guards]
+
+
+def source_name(node: Any) -> str | None:
+    """The place among a frame's inputs that a placeholder of Dynamo's graph stands for."""
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    return None if source is None else str(source.name)
+
+
+def compiled_autograd_active() -> bool:
+    from torch._dynamo import compiled_autograd, config
+
+    return bool(compiled_autograd.compiled_autograd_enabled or config.compiled_autograd)
+
+
+def symbol_sources(shape_env: Any, symbol: Any) -> list[str]:
+    """Names of the places of a frame's inputs that a symbol stands for."""
+    return [source.name for source in shape_env.var_to_sources.get(symbol, ())]
+
+
+def min_cut_partition(joint: Any, inputs: Sequence[Any], **keywords: Any) -> tuple[Any, Any]:
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, **keywords)
+    return forward, backward
+
+
+def alias_outputs() -> frozenset[int]:
+    """Which outputs of the forward graph at hand AOTAutograd turns into views of another tensor."""
+    from torch._functorch._aot_autograd.schemas import OutputType
+
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if metadata is None:
+        return frozenset()
+    plain = (OutputType.non_alias, OutputType.unsafe_view_alias, OutputType.custom_function_view)
+    first = metadata.num_mutated_inp_runtime_indices
+    return frozenset(first + index for index, info in enumerate(metadata.output_info) if info.output_type not in plain)
+
+
+def core_decompositions() -> dict[Any, Any]:
+    """Core ATen, without the entry for SDPA on a CPU: its second result is not what the backward operator expects."""
+    from torch._decomp import core_aten_decompositions
+
+    table = dict(core_aten_decompositions())
+    table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
+    return table
+
+
+def inductor_decompositions() -> dict[Any, Any]:
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table())
+
+
 def restore_entry(entry: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """A stored result of AOTAutograd as a callable that takes a list of the graph's inputs."""
     from torch._functorch._aot_autograd.autograd_cache import create_fx_config

@@ -42,13 +42,18 @@ def compile_graph(
     settings = compat.inductor_config()
     with settings.patch(dict(options)):
         _check(settings, gm)
-        cpu_class = cpu.choose(_class_setting(settings), os.environ.get("ATEN_CPU_CAPABILITY"))
+        cpu_class = cpu_class_for(settings)
         compilation = Compilation(gm, example_inputs, dict(options), cache, cpu_class)
         try:
             return compilation.run()
         finally:
             for reason in compilation.refusals:
                 counters.refusal("", reason, "")
+
+
+def cpu_class_for(settings: Any) -> cpu.CpuClass:
+    """The CPU class to compile for, by inductor's settings in force and ours. Raises `Unsupported` when there is none."""
+    return cpu.choose(_class_setting(settings), os.environ.get("ATEN_CPU_CAPABILITY"))
 
 
 def _check(settings: Any, gm: torch.fx.GraphModule) -> None:

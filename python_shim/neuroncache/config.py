@@ -33,9 +33,15 @@ connect_timeout: float
 wait_timeout: float
 cpu_class: str
 strict: bool
+bucketing: str
+static_backends: tuple[str, ...]
+max_buckets: int
+max_waste: float
+verify: str
+padding_random: str
 
 # name -> (type, default, allowed choices or a pattern). Durations are given as "5s" and read as seconds.
-_TABLE: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+_TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "enabled": ("bool", True, ()),
     "dir": ("path", "", ()),
     "socket": ("path", "", ()),
@@ -47,6 +53,12 @@ _TABLE: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "wait_timeout": ("duration", 0.0, ()),
     "cpu_class": ("choice", "auto", ("auto", "x86-64-v3", "x86-64-v4")),
     "strict": ("bool", False, ()),
+    "bucketing": ("choice", "auto", ("auto", "on", "off")),
+    "static_backends": ("names", ("neuron",), ()),
+    "max_buckets": ("int", 16, (1, 1024)),
+    "max_waste": ("number", 0.0, (0.0, 10.0)),
+    "verify": ("choice", "first", ("off", "first", "sample")),
+    "padding_random": ("choice", "strict", ("strict", "statistical")),
 }
 
 # Settings of the daemon and the other programs, which this process has no use for but must not call misspelt.
@@ -208,6 +220,19 @@ def _check(name: str, value: Any) -> Any:
         raise SettingError(f"'{name}' is '{text}'; allowed are {', '.join(choices)}")
     if kind == "name" and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
         raise SettingError(f"'{name}' is '{text}'; allowed are 1 to 64 letters, digits, '.', '_' and '-'")
+    if kind in ("int", "number"):
+        try:
+            number = int(text) if kind == "int" else float(text)
+        except ValueError:
+            number = choices[0] - 1
+        if isinstance(value, bool) or not choices[0] <= number <= choices[1]:
+            raise SettingError(f"'{name}' is '{text}'; allowed is a number from {choices[0]} to {choices[1]}")
+        return number
+    if kind == "names":
+        names = [part.strip() for part in (text.split(",") if isinstance(value, str) else value)]
+        if not all(re.fullmatch(r"[A-Za-z0-9._-]{1,64}", part) for part in names if part):
+            raise SettingError(f"'{name}' is '{text}'; allowed are names, separated by commas")
+        return tuple(part for part in names if part)
     if kind == "path":
         return os.path.expanduser(text)
     return text

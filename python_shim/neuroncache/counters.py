@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from neuroncache.locks import module_lock
@@ -13,6 +13,7 @@ _COUNTERS = (
     "graphs",  # graphs that torch.compile handed to us
     "entries",  # of them: callables that we gave back (the rest went to stock)
     "buckets",  # bucket vectors in use
+    "background_builds",  # bucket vectors that were built behind calls that another one served
     "builds",  # artifacts that this process built (also without the cache)
     "hits",  # artifacts that were there
     "waits",  # artifacts that another process built while we waited
@@ -30,6 +31,7 @@ _seconds: dict[str, float] = {}
 _padding = [0, 0]  # elements of padding, elements in all
 _last: dict[str, Any] | None = None
 _current = threading.local()
+_actions: list[Callable[[], None]] = []
 
 
 def count(name: str, number: int = 1, *, kind: str | None = None) -> None:
@@ -66,8 +68,15 @@ def padding(pad_elements: int, all_elements: int) -> None:
         _padding[1] += all_elements
 
 
+def before_snapshot(action: Callable[[], None]) -> None:
+    """Has `action` called before a snapshot is taken, to add what it has not counted yet."""
+    _actions.append(action)
+
+
 def snapshot() -> dict[str, Any]:
     """A copy of everything, see `neuroncache.api.stats`."""
+    for action in _actions:
+        action()
     with _lock:
         result: dict[str, Any] = dict(_counts)
         result["refusals"] = [dict(entry) for entry in _refusals]
@@ -102,6 +111,13 @@ def step(fields: Mapping[str, Any]) -> None:
     record = getattr(_current, "record", None)
     if record is not None:
         record["steps"].append(dict(fields))
+
+
+def note(**fields: Any) -> None:
+    """Adds fields to the account of this thread's graph, when there is one."""
+    record = getattr(_current, "record", None)
+    if record is not None:
+        record.update(fields)
 
 
 def outcome() -> str:

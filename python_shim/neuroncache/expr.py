@@ -131,6 +131,20 @@ def _bound(value: Any) -> int | str:
     raise Unsupported(f"a symbol's range ends at {text}")
 
 
+def rename(expression: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with other ids for its symbols. Raises `Unsupported` for a symbol that has no other id."""
+    if isinstance(expression, int):
+        return expression
+    if isinstance(expression, str):
+        if expression not in names:
+            raise Unsupported(f"the symbol {expression} is not known")
+        return names[expression]
+    operator, *arguments = expression
+    if operator == "float":
+        return expression
+    return [operator, *(rename(argument, names) for argument in arguments)]
+
+
 def evaluate(expression: Expr, values: Mapping[str, int | float]) -> int | float:
     """The number that an exported expression stands for. Raises `Unsupported` for an operator or symbol it does not know."""
     if isinstance(expression, int):

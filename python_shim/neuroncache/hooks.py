@@ -1,8 +1,12 @@
-"""The two places where a graph for inductor is caught, and nothing else of torch is touched.
+"""The places where a graph is caught, and nothing else of torch is touched.
 
 - ``torch._TorchCompileInductorWrapper.__call__``: every ``torch.compile`` with backend "inductor", with whatever mode and
   options. The class attribute is replaced, so identity, equality and ``isinstance`` of the wrappers stay as they are.
-- The table of named backends, for ``torch._dynamo.optimize("inductor")`` and others that look the name up there.
+- ``torch._TorchCompileWrapper.__call__``: ``torch.compile`` with inductor's own function as the backend. Other functions are
+  called as they are.
+- The table of named backends, for ``torch._dynamo.optimize("inductor")`` and others that look the name up there, and for the
+  backends that compile fixed sizes only (setting ``static_backends``), which get buckets.
+- Dynamo's compilation of a frame, for those same frames alone: which sizes it traces as symbols.
 
 This module is imported at ``import torch``: it imports nothing heavy and creates nothing.
 """
@@ -21,7 +25,7 @@ else:
     _Table = dict
 
 _REGISTRY = "torch._dynamo.backends.registry"
-_NAMES = ("inductor",)  # the named backends that are caught; any other is never touched
+_FRAMES = "torch._dynamo.convert_frame"
 _MARK = "_neuroncache_original"
 _unusable = False
 
@@ -34,11 +38,19 @@ def install() -> bool:
         return False
     if not hasattr(wrapper.__call__, _MARK):
         _hook_wrapper(wrapper)
+    other = getattr(torch, "_TorchCompileWrapper", None)
+    if other is not None and not hasattr(other.__call__, _MARK):
+        _hook_other_wrapper(other)
     registry = sys.modules.get(_REGISTRY)
     if registry is not None:
         _hook_registry(registry)
     else:
         after_import(_REGISTRY, _hook_registry)
+    frames = sys.modules.get(_FRAMES)
+    if hasattr(frames, "_compile"):
+        _hook_frames(frames)
+    else:
+        after_import(_FRAMES, _hook_frames)
     return True
 
 
@@ -61,14 +73,54 @@ def _hook_wrapper(wrapper: Any) -> None:
     wrapper.__call__ = __call__
 
 
+# The functions of torch that are inductor, by where their code is from (a copy of the names proves nothing: wrappers copy them).
+_INDUCTOR: dict[Any, str] = {
+    ("torch._inductor", "compile"): "options",
+    ("torch._inductor.compile_fx", "compile_fx"): "config_patches",
+    ("torch._dynamo.backends.inductor", "inductor"): "config_patches",
+}
+
+
+def _hook_other_wrapper(wrapper: Any) -> None:
+    original = wrapper.__call__
+
+    def __call__(self: Any, model_: Any, inputs_: Any) -> Any:
+        function = self.compiler_fn
+        place = (getattr(function, "__globals__", {}).get("__name__"), getattr(function, "__name__", None))
+        options = _INDUCTOR.get(place)
+        if type(self) is not wrapper or options is None or self.kwargs.keys() - {options}:
+            return original(self, model_, inputs_)
+        settings = dict(self.kwargs.get(options) or {})
+        return _caught("inductor", model_, inputs_, settings, lambda gm, inputs: original(self, gm, inputs))
+
+    setattr(__call__, _MARK, original)
+    wrapper.__call__ = __call__
+
+
 def _hook_registry(registry: Any) -> None:
     table = getattr(registry, "_COMPILER_FNS", None)
     if isinstance(table, dict) and not isinstance(table, _Backends):
         registry._COMPILER_FNS = _Backends(table)
 
 
+def _hook_frames(module: Any) -> None:
+    from neuroncache.bucketing import policy
+
+    policy.install(module)
+
+
+def _caught_names() -> tuple[str, ...]:
+    """The named backends that are caught; any other is never touched."""
+    try:
+        from neuroncache import config
+
+        return ("inductor", *config.get("static_backends"))
+    except Exception:  # a damaged installation must not stop anybody
+        return ("inductor",)
+
+
 class _Backends(_Table):
-    """The table of named backends; wraps those in `_NAMES` when they are registered, in whatever order that happens."""
+    """The table of named backends; wraps those that are caught when they are registered, in whatever order that happens."""
 
     def __init__(self, table: dict[str, Any]) -> None:
         super().__init__()
@@ -76,12 +128,16 @@ class _Backends(_Table):
             self[name] = function
 
     def __setitem__(self, name: str, function: Any) -> None:
-        if name in _NAMES and not isinstance(function, NamedBackend):
+        if not isinstance(function, NamedBackend) and name in _caught_names():
             function = NamedBackend(name, function)
         super().__setitem__(name, function)
 
     def __getitem__(self, name: str) -> Any:
         function = super().__getitem__(name)
+        if not isinstance(function, NamedBackend) and name in _caught_names():
+            # It was made one of them after it was registered.
+            function = NamedBackend(name, function)
+            super().__setitem__(name, function)
         if isinstance(function, NamedBackend):
             function.follow()
         return function
@@ -115,7 +171,7 @@ class NamedBackend:
         def stock(gm: Any, inputs: Any) -> Any:
             return function(gm, inputs, **keywords)
 
-        if keywords.keys() - {"config_patches"}:
+        if self._neuroncache_name == "inductor" and keywords.keys() - {"config_patches"}:
             return stock(gm, example_inputs)
         options = dict(keywords.get("config_patches") or {})
         return _caught(self._neuroncache_name, gm, example_inputs, options, stock)

@@ -101,7 +101,20 @@ class Fit:
                 value = value.narrow(index, 0, size)
             if self._factored:
                 value = value.reshape(self.true_shape)
-        if strides is not None and value.stride() != strides:
-            result = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-            return result.copy_(value)
-        return value
+        return value if strides is None or value.stride() == strides else restride(value, strides)
+
+
+def restride(value: torch.Tensor, strides: tuple[int, ...], offset: int = 0) -> torch.Tensor:
+    """A copy of `value` that lies in memory by these strides and this storage offset."""
+    sizes = tuple(value.shape)
+    # Elements that share their place are written once.
+    own = tuple(1 if stride == 0 and size else size for size, stride in zip(sizes, strides, strict=True))
+    extent = offset + (
+        1 + sum((size - 1) * stride for size, stride in zip(own, strides, strict=True)) if value.numel() else 0
+    )
+    base = torch.empty(extent, dtype=value.dtype, device=value.device)
+    for dim, size in enumerate(own):
+        if size != sizes[dim]:
+            value = value.narrow(dim, 0, size)
+    base.as_strided(own, strides, offset).copy_(value)
+    return base.as_strided(sizes, strides, offset)

@@ -17,7 +17,7 @@ from torch import fx
 
 from neuroncache.bucketing.layout import Fit, Layout, Sizes, parse_layout
 from neuroncache.errors import Unsupported
-from neuroncache.expr import Expr, evaluate
+from neuroncache.expr import Expr, evaluate, rename
 
 VERSION = 1
 
@@ -115,6 +115,13 @@ class SubPlan:
         self.outputs = [self._result(entry) for entry in document["outputs"]]
         self.require: list[Expr] = list(document.get("require") or ())
         self.claims: list[dict[str, Any]] | None = document.get("claims")
+
+    @staticmethod
+    def exact(
+        graph: Mapping[str, Any], constants: Sequence[torch.Tensor] = (), names: Mapping[str, str] | None = None
+    ) -> SubPlan:
+        """The graph itself as a plan in which nothing is padded. `names`: other ids for its symbols."""
+        return SubPlan(_Exact(graph, names).document(), graph, constants)
 
     @staticmethod
     def _result(entry: Any) -> Result:
@@ -288,6 +295,67 @@ class Plan:
 
     def fits(self, buckets: Sizes) -> bool:
         return self.forward.fits(buckets) and (self.backward is None or self.backward.fits(buckets))
+
+
+class _Exact:
+    """Writes a graph of docs/ir.md as a plan: numbers that are sizes become expressions, all else stays."""
+
+    def __init__(self, graph: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
+        self.graph = graph
+        self.names = names
+        self.values: list[dict[str, Any]] = []  # what stands for each value of the graph
+        self.next_value = 0
+
+    def document(self) -> dict[str, Any]:
+        for entry in self.graph["inputs"]:
+            self._value(entry["type"])
+        nodes: list[dict[str, Any]] = []
+        for node in self.graph["nodes"]:
+            if "out" in node and _number(node["out"]) is not None:
+                self.values.append({"e": self._expression(_number(node["out"]))})
+                continue
+            entry = {"op": node["op"], "a": [self._argument(argument) for argument in node["a"]]}
+            if "k" in node:
+                entry["k"] = {name: self._argument(argument) for name, argument in node["k"].items()}
+            if "outs" in node:
+                entry["n"] = len(node["outs"])
+            nodes.append(entry)
+            for kind in node.get("outs", [node.get("out")]):
+                self._value(kind)
+        outputs = [self._argument(output) for output in self.graph["outputs"]]
+        return {"inputs": [None] * len(self.graph["inputs"]), "truths": [], "nodes": nodes, "outputs": outputs}
+
+    def _value(self, kind: Any) -> None:
+        number = _number(kind)
+        self.values.append({"v": self.next_value} if number is None else {"e": self._expression(number)})
+        self.next_value += 1
+
+    def _expression(self, expression: Any) -> Expr:
+        return expression if self.names is None else rename(expression, self.names)
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, list):
+            return [self._argument(item) for item in argument]
+        if not isinstance(argument, dict):
+            return argument
+        if "v" in argument:
+            return self.values[argument["v"]]
+        if "pack" in argument:
+            return [self.values[number] for number in argument["pack"]]
+        if "e" in argument:
+            return {"e": self._expression(argument["e"])}
+        if "tuple" in argument:
+            return {"tuple": [self._argument(item) for item in argument["tuple"]]}
+        return argument
+
+
+def _number(kind: Any) -> Any:
+    """The expression of a value that is a number, None for any other."""
+    if isinstance(kind, dict):
+        for name in ("int", "float", "bool"):
+            if name in kind:
+                return kind[name]
+    return None
 
 
 _NAMESPACES = frozenset(

@@ -1,0 +1,170 @@
+"""A symbolic graph of Dynamo to its dispatcher; the first thing here that `neuroncache.backend` calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from neuroncache import canonical, compat, config, counters, log
+from neuroncache.bucketing import engine, policy, report
+from neuroncache.bucketing.buckets import Chooser, families_of
+from neuroncache.bucketing.capture import Captured, Side, capture
+from neuroncache.bucketing.dispatch import Dispatcher
+from neuroncache.bucketing.exact import ExactShapes
+from neuroncache.bucketing.inner import Inductor, Inner, StaticBackend
+from neuroncache.bucketing.plan import Plan, Refusal, SubPlan
+from neuroncache.bucketing.units import Pair
+from neuroncache.cache import Cache
+from neuroncache.errors import Unsupported, passes_through
+from neuroncache.expr import Expr
+
+
+def wanted(name: str) -> bool:
+    """Whether symbolic graphs for this backend get buckets."""
+    mode = config.get("bucketing")
+    return mode != "off" and (mode == "on" or is_static(name)) and (name == "inductor" or is_static(name))
+
+
+def is_static(name: str) -> bool:
+    """Whether a backend is one that compiles fixed sizes only."""
+    return name in config.get("static_backends")
+
+
+def has_symbols(gm: fx.GraphModule) -> bool:
+    """Whether a graph of Dynamo has sizes that are open."""
+    for node in gm.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        value = node.meta.get("example_value")
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return True
+        if isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape):
+            return True
+    return False
+
+
+def with_buckets(
+    name: str,
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: dict[str, Any],
+    stock: Callable[[Any, Any], Any],
+    cache: Cache,
+) -> Callable[..., Any] | None:
+    """The callable for Dynamo. None: compile the graph as it is, symbols and all; for a static-only backend it is compiled once per
+    shape instead. Signals to Dynamo pass through, and so does everything when ``strict`` is on and it is no refusal."""
+    static = is_static(name)
+    inner: Inner = StaticBackend(name, stock) if static else Inductor(options, cache)
+    try:
+        return compile_symbolic(gm, example_inputs, inner)
+    except Unsupported as error:
+        counters.refusal(error.op, error.reason, error.source)
+        log.info(
+            "a graph for %s has no buckets: %s%s%s",
+            name,
+            f"{error.op}: " if error.op else "",
+            error.reason,
+            f" ({error.source})" if error.source else "",
+        )
+    except Exception as error:
+        if passes_through(error) or config.get("strict"):
+            raise
+        counters.count("errors")
+        log.warn("buckets", f"a graph has no buckets after {type(error).__name__}: {error}")
+        log.logger.debug("neuroncache: cause of the above", exc_info=True)
+    return ExactShapes(gm, name, stock).function if static else None
+
+
+def compile_symbolic(gm: fx.GraphModule, example_inputs: Sequence[Any], inner: Inner) -> Callable[..., Any]:
+    """The callable for Dynamo. Raises `Unsupported` (a `Refusal` of the engine among them) for a graph that stays symbolic."""
+    if reason := compat.transforms_active():
+        raise Unsupported(reason)
+    if compat.fakified_first_call():
+        raise Unsupported("the first call is made with fake tensors")
+    if compat.compiled_autograd_active():
+        raise Unsupported("compiled autograd is on")
+    started = time.monotonic()
+    dispatcher = Dispatcher()
+    function, captured = capture(
+        gm,
+        example_inputs,
+        decompositions=inner.decompositions(),
+        forward=dispatcher.forward,
+        backward=dispatcher.backward,
+    )
+    assert captured.forward is not None
+    traced = time.monotonic()
+    request = captured.request(random=config.get("padding_random"))
+    answer = engine.plan_for(request)
+    forward_constants = captured.forward.graph.constants
+    backward_constants = captured.backward.graph.constants if captured.backward is not None else []
+    try:
+        plan = Plan.parse(answer, request, forward_constants, backward_constants)
+    except Refusal as error:
+        error.source = _source(captured, error)
+        raise
+    pair = Pair(captured, plan.forward, plan.backward, _exact(captured))
+    symbols = captured.forward.graph.symbols
+    frame = policy.current()
+    nodes = len(captured.forward.graph.document["nodes"])
+    label = f"{frame.label if frame is not None else 'graph'}, {nodes} nodes"
+    program = report.program_key(frame.program if frame is not None else "", captured.forward.graph.digest)
+    chooser = Chooser(
+        list(symbols.ids.values()),
+        plan.symbols,
+        plan.unify,
+        families_of(gm, symbols, compat.shape_env_of(example_inputs)),
+    )
+    dispatcher.prepare(pair, plan, inner, chooser, _guards(captured, plan, example_inputs), label, program)
+    report.first_plan(dispatcher, frame.known if frame is not None else frozenset())
+    report.start()
+
+    counters.seconds("trace", traced - started)
+    counters.seconds("plan", time.monotonic() - traced)
+    counters.note(symbols=list(plan.symbols), masks=plan.masks, unify=[list(pair) for pair in plan.unify])
+    log.info(
+        "a graph for %s has buckets: %d nodes, sizes %s, %d masks%s",
+        inner.name,
+        nodes,
+        chooser.describe(),
+        plan.masks,
+        f", not yet proven: {', '.join(plan.unproven)}" if plan.unproven else "",
+    )
+    return function
+
+
+def _exact(captured: Captured) -> tuple[SubPlan, SubPlan | None]:
+    forward, backward = captured.forward, captured.backward
+    assert forward is not None
+    exact = SubPlan.exact(forward.graph.document, forward.graph.constants)
+    if backward is None:
+        return exact, None
+    return exact, SubPlan.exact(backward.graph.document, backward.graph.constants, captured.backward_names())
+
+
+def _source(captured: Captured, refusal: Refusal) -> str:
+    """The user's line at fault."""
+    side: Side | None = captured.backward if refusal.graph == "backward" else captured.forward
+    if side is None or refusal.node is None or not 0 <= refusal.node < len(side.graph.origins):
+        return ""
+    return canonical.source_line(side.graph.origins[refusal.node])
+
+
+def _guards(captured: Captured, plan: Plan, inputs: Sequence[Any]) -> list[Expr]:
+    """Conditions of the trace on padded sizes, to be taken at the buckets. Raises `Unsupported` for one that cannot be."""
+    assert captured.forward is not None
+    symbols = captured.forward.graph.symbols
+    padded = set(plan.symbols)
+    result: list[Expr] = []
+    for guard in compat.guards_of(compat.shape_env_of(inputs)):
+        names = {symbols.ids.get(symbol) for symbol in guard.free_symbols}
+        if not names & padded:
+            continue
+        if None in names:
+            raise Unsupported(f"a size is bound to one that the graph does not have: {guard}")
+        result.append(symbols.export(guard))
+    return result

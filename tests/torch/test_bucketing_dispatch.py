@@ -1,0 +1,267 @@
+"""Graphs with open sizes on padded ones, from Dynamo's call to the gradients, with a backend that takes fixed sizes only."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import neuroncache
+import pytest
+import torch
+from bucketing_tools import StaticBackend, bucketed, entries, naive_engine
+from neuroncache.bucketing import background, dispatch
+from neuroncache.errors import DaemonUnavailable
+
+COUNT = itertools.count()
+MODEL = torch.nn.Sequential(
+    torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)
+).double()
+
+
+def step(function: Callable[..., Any], x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    """Outputs and all gradients of one step."""
+    x = x.clone().requires_grad_()
+    MODEL.zero_grad()
+    outputs = function(x, y)
+    sum(output.pow(2).sum() for output in outputs).backward()
+    return [*outputs, x.grad, *(parameter.grad.clone() for parameter in MODEL.parameters())]
+
+
+def inputs(batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(batch, length, 4, dtype=torch.float64), torch.randn(batch, length, dtype=torch.float64)
+
+
+def make() -> Callable[..., Any]:
+    """A function with a code object of its own, so that every test starts with no entries."""
+
+    def plain(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = MODEL(x)
+        return z * y[..., None], z.sum(-1)
+
+    return types.FunctionType(plain.__code__.replace(co_name=f"plain_{next(COUNT)}"), globals())
+
+
+def check(compiled: Callable[..., Any], plain: Callable[..., Any], batch: int, length: int) -> None:
+    x, y = inputs(batch, length)
+    results = list(zip(step(compiled, x, y), step(plain, x, y), strict=True))
+    for got, expected in results:
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    assert all(got.stride() == expected.stride() for got, expected in results[:2])
+
+
+def test_many_shapes_on_few_graphs() -> None:
+    backend, plain = StaticBackend(), make()
+    numbers = random.Random(0)
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for _ in range(60):
+            check(compiled, plain, numbers.randint(2, 16), numbers.randint(2, 64))
+        stats = neuroncache.stats()
+        assert entries(plain) == 2  # the first shape, and all others
+        assert stats["buckets"] <= 5 * 8 and stats["errors"] == 0 and stats["bypasses"] == 0
+        assert 0 < stats["padding_waste"] < 0.6
+
+
+def test_the_users_dynamic_gives_one_entry() -> None:
+    for dynamic in (True, None):
+        backend, plain = StaticBackend(), make()
+        with bucketed(backend, strict=True) as name:
+            compiled = torch.compile(plain, backend=name, dynamic=dynamic)
+            x, y = inputs(3, 5)
+            if dynamic is None:
+                torch._dynamo.mark_dynamic(x, 0)
+                torch._dynamo.mark_dynamic(x, 1)
+                torch._dynamo.mark_dynamic(y, 0)
+                torch._dynamo.mark_dynamic(y, 1)
+            compiled(x, y)
+            for batch, length in ((3, 5), (4, 6), (9, 30)):
+                check(compiled, plain, batch, length)
+            assert entries(plain) == 2  # with gradients of x, and without
+
+
+def test_a_user_who_wants_no_symbolic_kernels_gets_buckets() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name, dynamic=False)
+        for length in range(2, 30):
+            check(compiled, plain, 4, length)
+        assert entries(plain) == 2
+
+
+def test_sizes_zero_and_one_have_entries_of_their_own() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for batch, length in ((3, 5), (4, 7), (1, 5), (1, 9), (4, 1), (9, 1), (1, 1), (0, 4), (0, 9), (5, 8), (1, 12)):
+            check(compiled, plain, batch, length)
+        assert entries(plain) <= 6
+
+
+def test_forward_calls_may_come_before_their_backward_calls() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        shapes = [(3, 5), (4, 6), (7, 20), (3, 5), (12, 40), (4, 6)]
+        given = [inputs(*shape) for shape in shapes]
+        losses = [sum(output.pow(2).sum() for output in compiled(x.requires_grad_(), y)) for x, y in given]
+        for loss in reversed(losses):
+            loss.backward()
+        for x, y in given:
+            other = x.detach().clone().requires_grad_()
+            sum(output.pow(2).sum() for output in plain(other, y)).backward()
+            torch.testing.assert_close(x.grad, other.grad)
+
+
+def test_threads() -> None:
+    backend, plain = StaticBackend(), make()
+    failures: list[BaseException] = []
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 6):
+            check(compiled, plain, 3, length)
+
+        def work(seed: int) -> None:
+            numbers = random.Random(seed)
+            try:
+                for _ in range(10):
+                    x, y = inputs(numbers.randint(2, 6), numbers.randint(2, 20))
+                    x.requires_grad_()
+                    (got,) = torch.autograd.grad(compiled(x, y)[0].sum(), x)
+                    (expected,) = torch.autograd.grad(plain(x, y)[0].sum(), x)
+                    torch.testing.assert_close(got, expected)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures[0]
+
+
+def test_without_gradients() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, strict=True) as name, torch.no_grad():
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 6, 7, 19):
+            x, y = inputs(3, length)
+            torch.testing.assert_close(compiled(x, y), plain(x, y))
+        assert neuroncache.stats()["buckets"] == 3
+
+
+def test_a_ready_bucket_serves_while_a_better_one_is_built() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 60):
+            check(compiled, plain, 4, length)
+        (dispatcher,) = dispatch.everyone
+        before = neuroncache.stats()["buckets"]
+        check(compiled, plain, 4, 10)
+        assert any(record.provisional for record in dispatcher.records())
+        background.drain()
+        assert neuroncache.stats()["background_builds"] == 1 and neuroncache.stats()["buckets"] == before + 1
+        calls = len(backend.graphs)
+        check(compiled, plain, 4, 10)
+        assert len(backend.graphs) == calls
+        newest = dispatcher.records()[-1]
+        assert newest.sizes == {"s0": 4, "s1": 10} and newest.unit.buckets == {"s0": 4, "s1": 16}
+
+
+def test_a_mismatch_of_unified_sizes_runs_at_its_exact_shape() -> None:
+    def engine(request: dict[str, Any]) -> dict[str, Any]:
+        ids = [symbol["id"] for symbol in request["forward"]["symbols"]]
+        return {**naive_engine(request), "unify": [ids[:2]]}
+
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for batch, length in ((5, 5), (6, 6), (7, 7), (7, 9), (7, 9), (12, 12)):
+            check(compiled, plain, batch, length)
+        (dispatcher,) = dispatch.everyone
+        assert [record.unit.exact for record in dispatcher.records()] == [False, False, True, False]
+        assert all(
+            len(set(record.unit.buckets.values())) == 1 for record in dispatcher.records() if not record.unit.exact
+        )
+        assert neuroncache.stats()["bypass_reasons"] == {"exact_shape": 1}
+
+
+def test_a_bucket_that_breaks_what_the_plan_requires_is_not_used() -> None:
+    def engine(request: dict[str, Any]) -> dict[str, Any]:
+        answer = naive_engine(request)
+        answer["forward"]["require"] = [["+", 20, ["*", -1, "s1"]]]
+        return answer
+
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 6, 18, 25):
+            check(compiled, plain, 4, length)
+        (dispatcher,) = dispatch.everyone
+        used = {record.sizes["s1"]: (record.unit.buckets["s1"], record.unit.exact) for record in dispatcher.records()}
+        assert used == {6: (6, False), 18: (18, False), 25: (25, True)}
+
+
+@pytest.mark.parametrize("refusal", [True, False])
+def test_without_a_plan_every_shape_is_compiled(refusal: bool) -> None:
+    def engine(request: dict[str, Any]) -> dict[str, Any]:
+        if not refusal:
+            raise DaemonUnavailable("gone")
+        return {
+            "plan": 1,
+            "engine": "x",
+            "refusal": {"graph": "forward", "node": 1, "op": "aten.addmm.default", "reason": "no rule"},
+        }
+
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 6, 7, 6, 7):
+            check(compiled, plain, 4, length)
+        stats = neuroncache.stats()
+        assert stats["buckets"] == 0 and len(backend.graphs) == 3
+        (only,) = stats["refusals"]
+        if refusal:
+            assert only["op"] == "aten.addmm.default" and only["reason"] == "no rule" and "line " in only["source"]
+        else:
+            assert "gone" in only["reason"]
+
+
+def test_a_broken_compiler_costs_speed_only() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend) as name:
+        compiled = torch.compile(plain, backend=name)
+        check(compiled, plain, 4, 5)
+        backend.fail = True
+        for length in (6, 7, 30):
+            check(compiled, plain, 4, length)
+        assert neuroncache.stats()["errors"] > 0
+
+
+def test_off_means_off() -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, bucketing="off") as name:
+        compiled = torch.compile(plain, backend=name, dynamic=False)
+        for length in (5, 6, 7):
+            check(compiled, plain, 4, length)
+        assert entries(plain) == 3 and neuroncache.stats()["buckets"] == 0
+
+
+def test_other_backends_see_what_they_always_saw() -> None:
+    plain = make()
+    seen = []
+
+    def other(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        seen.append([type(value).__name__ for value in inputs])
+        return gm
+
+    with bucketed(StaticBackend()):
+        compiled = torch.compile(plain, backend=other)
+        for length in (5, 6):
+            compiled(*inputs(5, length))
+        assert "SymInt" not in seen[0] and seen[1].count("SymInt") == 1  # only the length is open
