@@ -26,6 +26,8 @@ std::string_view reason(int status) {
       return "OK";
     case 201:
       return "Created";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
     case 403:
@@ -143,10 +145,11 @@ HttpResponse HttpResponse::error(const Error& error, int status) {
 }
 
 std::string HttpResponse::header(bool keep_alive) const {
+  const std::string_view end = keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
+  if (status == 204) return fmt::format("HTTP/1.1 204 {}\r\n{}", reason(status), end);
   const std::uint64_t length = head_length ? *head_length : owner ? view.size() : body.size();
-  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\r\n", status,
-                     reason(status), content_type, length,
-                     keep_alive ? "" : "Connection: close\r\n");
+  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}", status,
+                     reason(status), content_type, length, end);
 }
 
 }  // namespace nc::daemon

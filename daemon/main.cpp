@@ -49,6 +49,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   service.read_only = read_only;
   service.pid = ::getpid();
   service.started_ms = clock.wall_ms();
+  NC_TRY(service.buckets.restore());
   NC_TRY(keeper.restore());
   NC_TRY(keeper.start());
 
@@ -93,9 +94,16 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     log::info("daemon", "log reopened, settings reloaded");
   };
 
+  const auto write_buckets = [&] {
+    if (read_only) return;
+    if (Status written = service.buckets.write(); !written.ok()) {
+      log::debug("buckets", "sizes are not written yet: {}", written.error().text());
+    }
+  };
   Status served;
   {
-    Maintenance maintenance({[&] { store->maintain(); }, leave_when_idle, leave_with_parent});
+    Maintenance maintenance(
+        {[&] { store->maintain(); }, write_buckets, leave_when_idle, leave_with_parent});
     log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
     starter.ready();
     notify_manager("READY=1");
@@ -103,6 +111,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   }
   pool.stop();
   keeper.stop();
+  write_buckets();
   if (Status flushed = store->flush(); !flushed.ok()) {
     log::error("daemon", "the last flush failed: {}", flushed.error().text());
   }

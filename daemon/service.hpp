@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/process.hpp"
 #include "cache/store.hpp"
+#include "daemon/bucket_book.hpp"
 #include "daemon/disk_pool.hpp"
 #include "daemon/hit_memo.hpp"
 #include "daemon/http.hpp"
@@ -53,6 +54,7 @@ struct Service {
   Millis started_ms = 0;
 
   HitMemo hits{clock};
+  BucketBook buckets{store, clock};
   KindsMemo kinds;
   std::atomic<std::uint64_t> connections{0};
   std::atomic<bool> draining{false};
@@ -85,6 +87,11 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request);
 HttpResponse release_lease(Service& service, const HttpRequest& request);
 HttpResponse list_leases(Service& service, const HttpRequest& request);
 HttpResponse bypass(Service& service, const HttpRequest& request);
+
+// ---- Sizes seen and buckets planned (bucket_handlers.cpp) ----
+HttpResponse observe_sizes(Service& service, const HttpRequest& request);
+HttpResponse plan_buckets(Service& service, const HttpRequest& request);
+HttpResponse list_buckets(Service& service, const HttpRequest& request);
 
 // ---- Administration (admin.cpp, entries.cpp) ----
 HttpResponse hello(Service& service, const HttpRequest& request);
