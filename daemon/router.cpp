@@ -12,6 +12,7 @@ namespace nc::daemon {
 namespace {
 
 constexpr std::uint64_t kSmall = 64 << 10;
+constexpr std::uint64_t kGraphs = 64ULL << 20;
 constexpr std::uint64_t kLarge = 4 << 20;  // parts of a key, a manifest, the log of a failure
 
 template <HttpResponse (*kHandler)(Service&, const HttpRequest&)>
@@ -48,6 +49,7 @@ constexpr std::array kRoutes = {
     post("/v1/buckets/observe", kLarge, sync<observe_sizes>),
     post("/v1/buckets/plan", kLarge, sync<plan_buckets>),
     get("/v1/buckets", sync<list_buckets>),
+    post("/v1/padding/plan", kGraphs, sync<plan_padding>, Lane::kSlow),
     get("/v1/stats", sync<stats>, Lane::kSlow),
     get("/v1/entries", sync<list_entries>, Lane::kSlow),
     get("/v1/entries/{prefix}", sync<get_entry>),

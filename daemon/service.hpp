@@ -93,6 +93,9 @@ HttpResponse observe_sizes(Service& service, const HttpRequest& request);
 HttpResponse plan_buckets(Service& service, const HttpRequest& request);
 HttpResponse list_buckets(Service& service, const HttpRequest& request);
 
+// ---- Padding plans (padding_handler.cpp) ----
+HttpResponse plan_padding(Service& service, const HttpRequest& request);
+
 // ---- Administration (admin.cpp, entries.cpp) ----
 HttpResponse hello(Service& service, const HttpRequest& request);
 HttpResponse stats(Service& service, const HttpRequest& request);

@@ -21,11 +21,13 @@ class Walker {
 
  private:
   Arg resolved(const Arg& arg);
+  Value constant(ConstantRef r);
   bool touched(const Node& n, const std::vector<Arg>& args, const Kwargs& kwargs);
   bool padded(const Arg& arg);
 
   Pass& pass_;
   Analysed& state_;
+  std::map<int64_t, Value> constants_;
 };
 
 Arg Walker::resolved(const Arg& arg) {
@@ -34,6 +36,7 @@ Arg Walker::resolved(const Arg& arg) {
     if (!v) refuse("it uses a result that the analysis does not follow");
     return Pass::ref(pass_.latest(*v));
   }
+  if (const auto* c = std::get_if<ConstantRef>(&arg.v)) return Pass::ref(constant(*c));
   if (const auto* list = arg.list()) {
     ArgList items;
     for (const Arg& item : *list) items.push_back(resolved(item));
@@ -41,6 +44,17 @@ Arg Walker::resolved(const Arg& arg) {
   }
   if (const auto* e = std::get_if<Expr>(&arg.v)) return Arg{pass_.unified(*e)};
   return arg;
+}
+
+Value Walker::constant(ConstantRef r) {
+  const auto known = constants_.find(r.id);
+  if (known != constants_.end()) return known->second;
+  const TensorType& type = pass_.graph().constants[static_cast<size_t>(r.id)];
+  const int64_t id = pass_.emit("constant", {Arg{r}});
+  // Nothing is known of its elements: they may be infinite.
+  Value v = pass_.result(id, pass_.fresh(pass_.sizes(type), State::finite()), type, State::anything());
+  constants_.emplace(r.id, v);
+  return v;
 }
 
 bool Walker::padded(const Arg& arg) {

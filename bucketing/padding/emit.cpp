@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 
 #include "bucketing/padding/pass.hpp"
 
@@ -27,14 +28,6 @@ int64_t Pass::emit_several(std::string op, int64_t count, ArgList args, Kwargs k
   const int64_t first = next_value_;
   next_value_ += count;
   return first;
-}
-
-template <class Make>
-int64_t Pass::once(const std::string& name, Make make) {
-  if (const auto known = made_.find(name); known != made_.end()) return known->second;
-  const int64_t id = make();
-  made_.emplace(name, id);
-  return id;
 }
 
 Arg Pass::size_list(const std::vector<Expr>& sizes) {
@@ -117,6 +110,35 @@ int64_t Pass::pick(int64_t x, size_t dim, int64_t index) {
   return emit("aten.index.Tensor", {ref(x), Arg{std::move(list)}});
 }
 
+int64_t Pass::to_padded(int64_t index, const Dim& dim, bool non_negative) {
+  const bool padded = std::any_of(dim.begin(), dim.end(), [](const Factor& f) { return f.padded; });
+  if (!padded) return index;
+  if (!non_negative) {
+    const int64_t negative = binary("aten.lt.Tensor", index, constant(int64_t{0}, Dtype("int64")));
+    index = where(negative, binary("aten.add.Tensor", index, truth(product(dim))), index);
+  }
+  if (dim.size() == 1) return index;
+  // Digits of the true coordinate in the true sizes, put together in the padded sizes.
+  int64_t rest = index;
+  int64_t out = 0;
+  Expr stride = num(1);
+  for (size_t k = dim.size(); k-- > 0;) {
+    int64_t digit = rest;
+    if (k > 0) {
+      const int64_t size = truth(dim[k].size);
+      digit = binary("aten.remainder.Tensor", rest, size);
+      rest = emit("aten.div.Tensor_mode", {ref(rest), ref(size)}, {{"rounding_mode", Arg{std::string("floor")}}});
+    }
+    if (k + 1 == dim.size()) {
+      out = digit;
+    } else {
+      out = binary("aten.add.Tensor", out, binary("aten.mul.Tensor", digit, bucket_size(stride)));
+    }
+    stride = pool_.mul(stride, dim[k].size);
+  }
+  return out;
+}
+
 // ---- masks ----
 
 int64_t Pass::dim_mask(const Dim& dim, const std::vector<size_t>& factors) {
@@ -179,6 +201,11 @@ Value Pass::masked(const Value& v, std::vector<Place> places, Scalar value, bool
     f.state = is_masked ? filled : join(v.at(p), filled);
   }
   if (v.uniform) out.data = State::constant(*v.uniform);
+  Filled exact{out, places};
+  for (const Place& p : v.places()) {
+    if (std::find(places.begin(), places.end(), p) == places.end()) exact.v.dims[p.dim][p.factor].state = v.at(p);
+  }
+  filled_.emplace(id, std::move(exact));
   claims_[id] = out;
   masked_.emplace(name, out);
   if (commit && filled.is_zero() && !v.uniform) committed_[v.id] = out;

@@ -206,6 +206,7 @@ json::value Planner::attempt() {
     if (backward_) {
       where = "backward";
       Pass backward(pool_, *backward_, options_);
+      backward.learn(forward.merges());
       const Analysed back = analyse(backward, backward_inputs(backward, forward, done));
       for (const Arg& out : backward_->outputs) {
         if (out.ref() != nullptr && !back.values[static_cast<size_t>(out.ref()->id)]) refuse("a gradient is nothing the analysis follows");

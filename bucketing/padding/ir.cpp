@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -119,6 +120,13 @@ Result<Arg> Reader::tagged(const json::object& o, int depth) {
     if (!f) return invalid("a float is not written in hexadecimal");
     return Arg{*f};
   }
+  if (key == "const") {
+    const auto* id = value.if_int64();
+    if (id == nullptr || *id < 0 || static_cast<size_t>(*id) >= graph_.constants.size()) {
+      return invalid("an argument names a constant that does not exist");
+    }
+    return Arg{ConstantRef{*id}};
+  }
   if (key == "dtype" && value.is_string()) return Arg{Dtype(std::string_view(value.get_string()))};
   if (key == "str" && value.is_string()) return Arg{std::string(value.get_string())};
   if (key == "tuple" && value.is_array()) return arg(value, depth + 1);
@@ -228,10 +236,6 @@ Result<Graph> Reader::run(const json::value& document) {
   if (graphs != nullptr && graphs->is_array() && !graphs->get_array().empty()) {
     return Error{Code::kUnsupported, "higher-order operators have no padding rule", ""};
   }
-  const auto* constants = o->if_contains("constants");
-  if (constants != nullptr && constants->is_array() && !constants->get_array().empty()) {
-    return Error{Code::kUnsupported, "the graph holds constants", "lift them to inputs first"};
-  }
   if (auto r = symbols(*o); !r) return r.error();
   const auto* inputs = o->if_contains("inputs");
   const auto* nodes = o->if_contains("nodes");
@@ -242,6 +246,17 @@ Result<Graph> Reader::run(const json::value& document) {
   if (nodes->get_array().size() > kMaxNodes) return invalid("the graph has too many nodes");
   for (const auto& item : inputs->get_array()) {
     if (auto r = input(item); !r) return r.error();
+  }
+  if (const auto* constants = o->if_contains("constants"); constants != nullptr && constants->is_array()) {
+    for (const auto& item : constants->get_array()) {
+      const auto* entry = item.if_object();
+      const auto* what = entry == nullptr ? nullptr : entry->if_contains("type");
+      auto t = what == nullptr ? Result<Type>(Type{}) : type(*what);
+      if (!t) return std::move(t).error();
+      const auto* tensor = std::get_if<TensorType>(&*t);
+      if (tensor == nullptr) return invalid("a constant has no type");
+      graph_.constants.push_back(*tensor);
+    }
   }
   for (const auto& item : nodes->get_array()) {
     if (auto r = node(item); !r) return r.error();
@@ -290,6 +305,7 @@ json::value to_json(const Arg& arg, const ExprPool& pool) {
     json::value operator()(int64_t i) const { return i; }
     json::value operator()(double d) const { return {{"f", hexfloat(d)}}; }
     json::value operator()(ValueRef r) const { return {{"v", r.id}}; }
+    json::value operator()(ConstantRef r) const { return {{"const", r.id}}; }
     json::value operator()(Expr e) const {
       if (const auto c = pool.constant(e)) return *c;
       return {{"e", pool.to_json(e)}};

@@ -1,7 +1,7 @@
 // The functional graph that the engine reads: docs/ir.md in memory.
 #pragma once
 
-#include <boost/json.hpp>
+#include <boost/json/value.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,8 +24,12 @@ using ArgList = std::vector<Arg>;
 struct ValueRef {
   int64_t id = 0;
 };
+// A tensor that belongs to the graph.
+struct ConstantRef {
+  int64_t id = 0;
+};
 struct Arg {
-  std::variant<std::monostate, bool, int64_t, double, ValueRef, Expr, Dtype, std::string, ArgList,
+  std::variant<std::monostate, bool, int64_t, double, ValueRef, ConstantRef, Expr, Dtype, std::string, ArgList,
                boost::json::value>
       v;
 
@@ -62,6 +66,7 @@ struct Node {
 struct Graph {
   std::vector<std::string> symbols;  // ids, in order of their numbers
   std::vector<Input> inputs;
+  std::vector<TensorType> constants;
   std::vector<Type> values;  // types by value number: inputs, then results
   std::vector<Node> nodes;
   ArgList outputs;
@@ -70,7 +75,7 @@ struct Graph {
 
 // Reads a graph. `rename` gives the forward symbol for each symbol of a backward graph, and the
 // ranges of symbols are told to the pool. Errors: kInvalid (no graph), kUnsupported (it holds
-// subgraphs or constants, or its version is another).
+// subgraphs, or its version is another).
 Result<Graph> read_graph(const boost::json::value& json, ExprPool& pool,
                          const std::map<std::string, std::string>& rename);
 

@@ -207,7 +207,39 @@ Value Pass::latest(Value v) const {
 
 // ---- broadcasting ----
 
-Layout Pass::align(const std::vector<const Value*>& values, size_t rank) {
+void Pass::conform(Value& v, size_t d, const Dim& model) {
+  if (same(model, v.dims[d])) return;
+  if (product(model) != product(v.dims[d])) {
+    refuse(fmt::format("dimensions are padded differently: {} against {}", key(model), key(v.dims[d])));
+  }
+  Layout dims = v.dims;
+  dims[d] = model;
+  const State state = v.any();
+  for (Factor& f : dims[d]) f.state = state;
+  if (v.uniform) {
+    v.dims = std::move(dims);
+    return;
+  }
+  v = made(pick(v.id, d, to_padded(true_coordinates(model), v.dims[d], true)), std::move(dims), v.dtype, v.data);
+}
+
+int64_t Pass::true_coordinates(const Dim& dim) {
+  const Expr size = product(dim);
+  return once("coordinates " + key(dim), [&] {
+    int64_t all = 0;
+    Expr stride = num(1);
+    for (size_t k = dim.size(); k-- > 0;) {
+      int64_t part = along(iota(dim[k].size), dim.size(), k, dim[k].size);
+      if (!pool_.is_constant(stride, 1)) part = binary("aten.mul.Tensor", part, truth(stride));
+      all = k + 1 == dim.size() ? part : binary("aten.add.Tensor", all, part);
+      stride = pool_.mul(stride, dim[k].size);
+    }
+    if (dim.size() > 1) all = reshape(all, {size});
+    return binary("aten.minimum.default", all, truth(pool_.sub(size, num(1))));
+  });
+}
+
+Layout Pass::align(const std::vector<Value*>& values, size_t rank) {
   Layout out(rank);
   for (size_t d = 0; d < rank; ++d) {
     const Dim* chosen = nullptr;
@@ -219,11 +251,13 @@ Layout Pass::align(const std::vector<const Value*>& values, size_t rank) {
       if (chosen == nullptr || (chosen_is_uniform && !v->uniform)) {
         chosen = &dim;
         chosen_is_uniform = v->uniform.has_value();
-      } else if (!v->uniform && !same(*chosen, dim)) {
-        refuse(fmt::format("dimensions are padded differently: {} against {}", key(*chosen), key(dim)));
       }
     }
-    if (chosen != nullptr) out[d] = *chosen;
+    if (chosen == nullptr) continue;
+    out[d] = *chosen;
+    for (Value* v : values) {
+      if (d + v->rank() >= rank && !v->dims[d + v->rank() - rank].empty()) conform(*v, d + v->rank() - rank, out[d]);
+    }
   }
   return out;
 }

@@ -103,6 +103,8 @@ class Pass {
   int64_t along(int64_t id, size_t rank, size_t dim, Expr size);
   // x indexed along `dim` by a one-dimensional int64 value.
   int64_t pick(int64_t x, size_t dim, int64_t index);
+  // True coordinates in a dimension, as coordinates in its padded form. `non_negative`: none counts from the end.
+  int64_t to_padded(int64_t index, const Dim& dim, bool non_negative);
 
   // ---- masks ----
   // bool, broadcasts against `dims`: true where every factor named is in its true part.
@@ -128,7 +130,13 @@ class Pass {
   void remember_merge(const Dim& dim);
 
   // ---- broadcasting ----
-  Layout align(const std::vector<const Value*>& values, size_t rank);
+  // The layout of the result. Operands that hold the same elements in another layout (a packed prefix
+  // against a product of prefixes) are read through an index first, so they may change.
+  Layout align(const std::vector<Value*>& values, size_t rank);
+  // v with dimension d laid out as `model`, of the same size; refuses when it cannot be.
+  void conform(Value& v, size_t d, const Dim& model);
+  // int64, along a dimension: the true coordinate of each position, kept inside of the true part.
+  int64_t true_coordinates(const Dim& dim);
   // What v holds where factor `place` of the broadcast result is in its padding.
   State state_at(const Value& v, size_t rank, Place place, const Layout& aligned);
 
@@ -136,10 +144,25 @@ class Pass {
   const std::vector<PlanNode>& nodes() const { return nodes_; }
   const std::vector<Truth>& truths() const { return truths_; }
   const std::map<int64_t, Value>& claims() const { return claims_; }
+  // A masked value, more exactly than its states say: in the padding of `places` it holds the fill, and
+  // outside of that what `v` says.
+  struct Filled {
+    Value v;
+    std::vector<Place> places;
+  };
+  const std::map<int64_t, Filled>& filled() const { return filled_; }
+  // Orders in which views merged dimensions, for the backward graph.
+  const std::map<uint32_t, Dim>& merges() const { return merged_; }
+  void learn(const std::map<uint32_t, Dim>& merges) { merged_ = merges; }
 
  private:
   template <class Make>
-  int64_t once(const std::string& key, Make make);
+  int64_t once(const std::string& name, Make make) {
+    if (const auto known = made_.find(name); known != made_.end()) return known->second;
+    const int64_t id = make();
+    made_.emplace(name, id);
+    return id;
+  }
   int64_t dim_mask(const Dim& dim, const std::vector<size_t>& factors);
   std::string key(const Dim& dim) const;
 
@@ -152,6 +175,7 @@ class Pass {
   std::map<std::string, int64_t> made_;  // values that are made once, by what they are
   std::map<int64_t, Value> claims_;
   std::map<int64_t, Value> committed_;
+  std::map<int64_t, Filled> filled_;
   std::map<std::string, Value> masked_;
   std::map<uint32_t, Expr> unified_;
   std::map<uint32_t, Dim> merged_;

@@ -136,6 +136,5 @@ Results pointwise(const Call& call);
 Layout regroup(Pass& pass, const Layout& from, const std::vector<Expr>& to);
 // Indices on their way into a dimension, see rules_index.cpp.
 Value safe_index(Pass& pass, const Value& index, std::optional<int64_t> size);
-int64_t to_padded(Pass& pass, int64_t index, const Dim& dim, bool non_negative);
 
 }  // namespace nc::padding

@@ -64,7 +64,9 @@ Results counting(const Call& call, Expr start, Expr step) {
     }
     id = p.reshape(id, {length});
   } else {
-    id = p.iota(length);
+    // A count of its own: masks are made of the shared one.
+    id = p.emit("aten.arange.start_step", {Arg{int64_t{0}}, Arg{length}, Arg{int64_t{1}}},
+                {{"dtype", Arg{Dtype("int64")}}, {"device", p.device()}});
   }
   if (!pool.is_constant(step, 1)) id = p.binary("aten.mul.Tensor", id, p.truth(step));
   if (!pool.is_constant(start, 0)) id = p.binary("aten.add.Tensor", id, p.truth(start));

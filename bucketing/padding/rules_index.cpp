@@ -11,12 +11,6 @@ namespace {
 
 State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
 
-// Puts an index that may be negative into [0, size), in true coordinates.
-int64_t positive(Pass& p, int64_t index, Expr size) {
-  const int64_t negative = p.binary("aten.lt.Tensor", index, p.constant(int64_t{0}, Dtype("int64")));
-  return p.where(negative, p.binary("aten.add.Tensor", index, p.truth(size)), index);
-}
-
 std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
   if (x.padded(d)) return std::nullopt;
   return p.pool().constant(p.size(x, d));
@@ -71,22 +65,26 @@ Results index(const Call& call) {
     }
     Value v = call.tensor(a);
     if (v.dtype.is_bool()) refuse("a boolean index: the size of the result depends on the data");
-    v = safe_index(p, v, fixed_size(p, x, d));
-    args.push_back(Pass::ref(to_padded(p, v.id, x.dims[d], v.any().is_non_negative())));
+    args.emplace_back();
     at.push_back(d);
     indices.push_back(std::move(v));
   }
   size_t rank = 0;
-  std::vector<const Value*> all;
-  for (const Value& v : indices) {
+  std::vector<Value*> all;
+  for (Value& v : indices) {
     rank = std::max(rank, v.rank());
     all.push_back(&v);
+  }
+  const Layout aligned = p.align(all, rank);
+  for (size_t i = 0; i < at.size(); ++i) {
+    const Value v = safe_index(p, indices[i], fixed_size(p, x, at[i]));
+    args[at[i]] = Pass::ref(p.to_padded(v.id, x.dims[at[i]], v.any().is_non_negative()));
   }
   State read = data_of(x);
   for (const Place& place : x.places()) {
     if (std::find(at.begin(), at.end(), place.dim) == at.end()) read = join(read, x.at(place));
   }
-  Layout indexed = with_states(p.align(all, rank), [&](const State&) { return read; });
+  Layout indexed = with_states(aligned, [&](const State&) { return read; });
   const bool together = at.back() - at.front() + 1 == at.size();
   const size_t place = together ? at.front() : 0;
   Layout dims;
@@ -111,7 +109,7 @@ Results index_select(const Call& call) {
   Layout dims = x.dims;
   dims[d] = i.rank() == 0 ? Dim{} : i.dims[0];
   for (Factor& f : dims[d]) f.state = x.outside(d);
-  const int64_t id = p.pick(x.id, d, to_padded(p, i.id, x.dims[d], i.any().is_non_negative()));
+  const int64_t id = p.pick(x.id, d, p.to_padded(i.id, x.dims[d], i.any().is_non_negative()));
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
 }
 
@@ -133,12 +131,11 @@ Results gather(const Call& call) {
     }
     for (size_t k = 0; k < dim.size(); ++k) {
       if (!dim[k].padded) continue;
-      dim[k].state = x.uniform ? State::constant(*x.uniform) : other == d ? x.outside(d) : join(x.at({other, k}), x.data);
-      if (other != d) dim[k].state = x.uniform ? dim[k].state : x.at({other, k});
+      dim[k].state = x.uniform ? State::constant(*x.uniform) : other == d ? x.outside(d) : x.at({other, k});
     }
     dims.push_back(std::move(dim));
   }
-  const int64_t index = to_padded(p, i.id, x.dims[d], i.any().is_non_negative());
+  const int64_t index = p.to_padded(i.id, x.dims[d], i.any().is_non_negative());
   const int64_t id = p.emit("aten.gather.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Pass::ref(index)});
   return one(p.result(id, std::move(dims), call.type(), data_of(x), x.uniform));
 }
@@ -154,32 +151,6 @@ Value safe_index(Pass& p, const Value& index, std::optional<int64_t> size) {
     if (!inside) bad.push_back(place);
   }
   return p.masked(index, bad, int64_t{0}, false);
-}
-
-int64_t to_padded(Pass& p, int64_t index, const Dim& dim, bool non_negative) {
-  const bool padded = std::any_of(dim.begin(), dim.end(), [](const Factor& f) { return f.padded; });
-  if (!padded) return index;
-  if (!non_negative) index = positive(p, index, p.product(dim));
-  if (dim.size() == 1) return index;
-  // Digits of the true coordinate in the true sizes, put together in the padded sizes.
-  int64_t rest = index;
-  int64_t out = 0;
-  Expr stride = p.num(1);
-  for (size_t k = dim.size(); k-- > 0;) {
-    int64_t digit = rest;
-    if (k > 0) {
-      const int64_t size = p.truth(dim[k].size);
-      digit = p.binary("aten.remainder.Tensor", rest, size);
-      rest = p.emit("aten.div.Tensor_mode", {Pass::ref(rest), Pass::ref(size)}, {{"rounding_mode", Arg{std::string("floor")}}});
-    }
-    if (k + 1 == dim.size()) {
-      out = digit;
-    } else {
-      out = p.binary("aten.add.Tensor", out, p.binary("aten.mul.Tensor", digit, p.bucket_size(stride)));
-    }
-    stride = p.pool().mul(stride, dim[k].size);
-  }
-  return out;
 }
 
 void add_index_rules(RuleTable& table) {

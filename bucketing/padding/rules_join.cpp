@@ -1,6 +1,8 @@
 // Putting tensors together, and constants around them.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
@@ -9,19 +11,13 @@ namespace {
 State state_of(const Value& v, size_t d, size_t k) { return v.uniform ? State::constant(*v.uniform) : v.at({d, k}); }
 
 // Layout of several values of equal sizes but along `skip`: factors of the first that has its own.
-Layout common(Pass& p, const std::vector<Value>& xs, size_t skip) {
-  const Value* model = &xs[0];
-  for (const Value& x : xs) {
-    if (!x.uniform) {
-      model = &x;
-      break;
-    }
-  }
-  Layout dims = model->dims;
+Layout common(Pass& p, std::vector<Value>& xs, size_t skip) {
+  const auto own = std::find_if(xs.begin(), xs.end(), [](const Value& x) { return !x.uniform; });
+  Layout dims = own == xs.end() ? xs[0].dims : own->dims;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (d == skip) continue;
-    for (const Value& x : xs) {
-      if (!x.uniform && !p.same(dims[d], x.dims[d])) refuse("tensors that are joined are padded differently");
+    for (Value& x : xs) {
+      if (!x.uniform) p.conform(x, d, dims[d]);
     }
     for (size_t k = 0; k < dims[d].size(); ++k) {
       if (!dims[d][k].padded) continue;
@@ -39,10 +35,39 @@ Value packed(Pass& p, const Value& x, size_t d) {
   if (x.dims[d].size() < 2 || !x.padded(d) || x.uniform) return x;
   const Expr size = p.size(x, d);
   const int64_t last = p.truth(p.pool().sub(size, p.num(1)));
-  const int64_t index = to_padded(p, p.binary("aten.minimum.default", p.iota(size), last), x.dims[d], true);
+  const int64_t index = p.to_padded(p.binary("aten.minimum.default", p.iota(size), last), x.dims[d], true);
   Layout dims = x.dims;
   dims[d] = {Factor{size, true, x.any()}};
   return p.made(p.pick(x.id, d, index), std::move(dims), x.dtype, x.data);
+}
+
+// Several pieces of the same padded size: an outer factor counts them, and nothing has to move.
+bool equal_pieces(Pass& p, const std::vector<Value>& xs, size_t d) {
+  if (xs.size() < 2 || !xs[0].padded(d)) return false;
+  return std::all_of(xs.begin(), xs.end(), [&](const Value& x) {
+    return x.dims[d].size() == xs[0].dims[d].size() && p.product(x.dims[d]) == p.product(xs[0].dims[d]) && p.same(x.dims[d], xs[0].dims[d]);
+  });
+}
+
+Results repeated(const Call& call, const std::vector<Value>& xs, size_t d, Layout dims) {
+  Pass& p = call.pass();
+  ArgList refs;
+  State data = xs[0].uniform ? State::constant(*xs[0].uniform) : xs[0].data;
+  Dim dim = {Factor{p.num(static_cast<int64_t>(xs.size())), false, State::finite()}};
+  dim.insert(dim.end(), xs[0].dims[d].begin(), xs[0].dims[d].end());
+  for (size_t k = 1; k < dim.size(); ++k) {
+    if (!dim[k].padded) continue;
+    dim[k].state = state_of(xs[0], d, k - 1);
+    for (const Value& x : xs) dim[k].state = join(dim[k].state, state_of(x, d, k - 1));
+  }
+  for (const Value& x : xs) {
+    refs.push_back(Pass::ref(x));
+    data = join(data, x.uniform ? State::constant(*x.uniform) : x.data);
+  }
+  p.remember_merge(dim);
+  dims[d] = std::move(dim);
+  const int64_t id = p.emit("aten.cat.default", {Arg{std::move(refs)}, Arg{static_cast<int64_t>(d)}});
+  return one(p.result(id, std::move(dims), call.type(), data));
 }
 
 Results cat(const Call& call) {
@@ -56,12 +81,16 @@ Results cat(const Call& call) {
   for (const Arg& a : *list) {
     Value x = call.tensor(a);
     if (x.rank() == 1 && rank > 1) continue;  // the empty tensor of old programs
-    xs.push_back(packed(p, x, d));
+    xs.push_back(std::move(x));
+  }
+  if (!equal_pieces(p, xs, d)) {
+    for (Value& x : xs) x = packed(p, x, d);
   }
   Layout dims = common(p, xs, d);
   ArgList refs;
   State data = State::zero();
   bool first = true;
+  if (equal_pieces(p, xs, d)) return repeated(call, xs, d, std::move(dims));
   for (const Value& x : xs) {
     refs.push_back(Pass::ref(x));
     data = first ? x.any() : join(data, x.any());
@@ -104,12 +133,13 @@ Results stack(const Call& call) {
   for (const Arg& a : *list) {
     Value x = call.tensor(a);
     x.dims.insert(x.dims.begin() + static_cast<ptrdiff_t>(d), Dim{});
-    refs.push_back(Pass::ref(p.emit("aten.unsqueeze.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}})));
+    x.id = p.emit("aten.unsqueeze.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}});
     const State own = x.uniform ? State::constant(*x.uniform) : x.data;
     data = xs.empty() ? own : join(data, own);
     xs.push_back(std::move(x));
   }
   Layout dims = common(p, xs, d);
+  for (const Value& x : xs) refs.push_back(Pass::ref(x));
   dims[d] = p.fresh(call.sizes()[d], State::finite());
   const int64_t id = p.emit("aten.cat.default", {Arg{std::move(refs)}, Arg{static_cast<int64_t>(d)}});
   return one(p.result(id, std::move(dims), call.type(), data));

@@ -25,7 +25,7 @@ void adopt(Pass& p, Value& v, size_t d, const Dim& model) {
 void contract(Pass& p, Value& a, size_t da, Value& b, size_t db) {
   if (a.uniform && !b.uniform) adopt(p, a, da, b.dims[db]);
   if (b.uniform && !a.uniform) adopt(p, b, db, a.dims[da]);
-  if (!p.same(a.dims[da], b.dims[db])) refuse("the dimension that is summed over is padded differently on both sides");
+  p.conform(b, db, a.dims[da]);
   std::vector<Place> clear_a;
   std::vector<Place> clear_b;
   for (size_t k = 0; k < a.dims[da].size(); ++k) {
@@ -62,7 +62,7 @@ Product multiply(Pass& p, Value a, Value b) {
   for (size_t d = 0; d + 2 < rank; ++d) {
     if (a.uniform && !b.uniform) adopt(p, a, d, b.dims[d]);
     if (b.uniform && !a.uniform) adopt(p, b, d, a.dims[d]);
-    if (!p.same(a.dims[d], b.dims[d])) refuse("batches are padded differently");
+    p.conform(b, d, a.dims[d]);
     Dim dim = a.dims[d];
     for (size_t k = 0; k < dim.size(); ++k) {
       if (dim[k].padded) dim[k].state = product(a.at({d, k}), b.at({d, k}));

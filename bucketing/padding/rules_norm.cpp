@@ -106,7 +106,7 @@ double number(const Call& call, size_t at, double otherwise) {
 }
 
 void check_batch_norm(const Value& x) {
-  if (x.rank() < 2 || x.padded(1)) refuse("a batch norm over a padded channel dimension");
+  if (x.rank() < 2) refuse("a batch norm of vectors");
   if (x.dtype.name() == "bfloat16" || x.dtype.name() == "float16") refuse("a batch norm in half precision with a batch that varies");
 }
 
@@ -190,8 +190,8 @@ Results batch_norm_backward(const Call& call) {
   const bool training = call.boolean(7, false);
   const double eps = number(call, 8, 1e-5);
   const auto over = all_but_channel(x);
-  const int64_t mean = call.tensor(training ? 5 : 3).id;
-  const int64_t factor = training ? call.tensor(6).id : inverse_root(w, call.tensor(4).id, eps);
+  const int64_t mean = p.finite(call.tensor(training ? 5 : 3)).id;
+  const int64_t factor = training ? p.finite(call.tensor(6)).id : inverse_root(w, call.tensor(4).id, eps);
   const int64_t xhat = w.mul(w.sub(x.id, per_channel(p, mean, x)), per_channel(p, factor, x));
   const int64_t grad_bias = w.sum(grad.id, over, false);
   const int64_t grad_weight = w.sum(w.mul(grad.id, xhat), over, false);

@@ -106,11 +106,14 @@ Results pointwise(const Call& call) {
   }
   if (symbolic) op = with_tensor(op);
 
-  std::vector<const Value*> tensors;
-  for (const Operand& o : operands) {
+  std::vector<Value*> tensors;
+  for (Operand& o : operands) {
     if (o.tensor) tensors.push_back(&*o.tensor);
   }
   Layout dims = p.align(tensors, rank);
+  for (const Operand& o : operands) {
+    if (o.tensor) args[o.at] = Pass::ref(*o.tensor);
+  }
   const std::string overload = overload_of(call.op());
   const auto state = [&](auto of_tensor) {
     std::vector<State> states;

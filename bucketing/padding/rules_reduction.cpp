@@ -244,7 +244,8 @@ Results variance(const Call& call) {
   const int64_t source = half ? p.cast(y.id, wide) : y.id;
   const int64_t average = divide_by_count(p, p.emit("aten.sum.dim_IntList", {Pass::ref(source), r.axes(), Arg{true}}), count);
   Value centred = p.made(p.binary("aten.sub.Tensor", source, average),
-                         with_states(x.dims, [](const State&) { return State::anything(); }), wide, State::finite());
+                         with_states(x.dims, finite_state), wide, State::finite());
+  // Between the sums its padding is y's 0 less a mean.
   centred = p.masked(centred, places, int64_t{0}, false);
   const int64_t square = p.binary("aten.mul.Tensor", centred.id, centred.id);
   int64_t id = p.emit("aten.sum.dim_IntList", {Pass::ref(square), r.axes(), Arg{r.keep}});

@@ -77,11 +77,12 @@ Results scatter(const Call& call) {
   const std::vector<Place> along = raw.padded(d) ? raw.places(d) : std::vector<Place>{};
   if (src) {
     for (size_t i = 0; i < rank; ++i) {
-      if (!src->uniform && !p.same(src->dims[i], raw.dims[i]) && (src->padded(i) || raw.padded(i))) refuse("updates are padded differently from their index");
+      const bool padded = src->padded(i) || raw.padded(i);
+      if (!src->uniform && padded) p.conform(*src, i, raw.dims[i]);
     }
   }
   const Value index = safe_index(p, raw, fixed_size(p, x, d));
-  const int64_t at = to_padded(p, index.id, x.dims[d], index.any().is_non_negative());
+  const int64_t at = p.to_padded(index.id, x.dims[d], index.any().is_non_negative());
   ArgList args = call.args();
   if (mode != Mode::kOverwrite) {
     // Rows of padding may take anything; along d, padded updates must change nothing.
@@ -139,8 +140,8 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
   }
   if (at.empty() || at.back() - at.front() + 1 != at.size()) refuse("indices that are not side by side");
   size_t rank = 0;
-  std::vector<const Value*> all;
-  for (const Value& v : indices) {
+  std::vector<Value*> all;
+  for (Value& v : indices) {
     rank = std::max(rank, v.rank());
     all.push_back(&v);
   }
@@ -169,7 +170,7 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
   for (size_t d = 0; d < full.size(); ++d) {
     const bool inside = d >= at.front() && d < at.front() + rank;
     const bool free = !inside && x.uniform.has_value();
-    if (!free && !values.dims[d].empty() && !p.same(full[d], values.dims[d])) refuse("values are padded differently from where they go");
+    if (!free && !values.dims[d].empty()) p.conform(values, d, full[d]);
   }
   std::vector<Place> clear;
   for (const Place& place : values.places()) {
@@ -178,7 +179,7 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
   if (accumulate) values = p.need(values, int64_t{0}, clear);
   for (size_t i = 0; i < at.size(); ++i) {
     const Value v = safe_index(p, indices[i], fixed_size(p, x, at[i]));
-    args[at[i]] = Pass::ref(to_padded(p, v.id, x.dims[at[i]], v.any().is_non_negative()));
+    args[at[i]] = Pass::ref(p.to_padded(v.id, x.dims[at[i]], v.any().is_non_negative()));
   }
   Layout dims = x.dims;
   const State written = values.any();
@@ -215,7 +216,7 @@ Results masked_index_put(const Call& call) {
   const Value x = call.tensor(0);
   const Value mask = call.tensor(1);
   const auto* list = call.arg(2).list();
-  const Value values = call.tensor(3);
+  Value values = call.tensor(3);
   if (list == nullptr || mask.rank() > values.rank()) refuse("indices that are no list");
   Value wide = mask;
   if (mask.rank() < values.rank()) {

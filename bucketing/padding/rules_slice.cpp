@@ -59,7 +59,7 @@ std::pair<int64_t, Dim> take(Pass& p, const Value& x, size_t d, const Part& part
     p.require(pool.sub(size, end));
     return {slice(p, x.id, d, part.start, end, part.step), result(state)};
   }
-  const int64_t index = to_padded(p, positions(p, part, size), dim, true);
+  const int64_t index = p.to_padded(positions(p, part, size), dim, true);
   return {p.pick(x.id, d, index), result(x.any())};
 }
 
@@ -124,7 +124,7 @@ Results select(const Call& call) {
   if (fixed && x.dims[d].size() <= 1) {
     id = p.emit("aten.select.int", {Pass::ref(x), dim_arg(d), Arg{*fixed}});
   } else {
-    const int64_t index = to_padded(p, p.truth(at), x.dims[d], true);
+    const int64_t index = p.to_padded(p.truth(at), x.dims[d], true);
     id = p.reshape(p.pick(x.id, d, p.reshape(index, {p.num(1)})), call.sizes());
   }
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
@@ -217,7 +217,7 @@ Results reread(const Call& call, const std::vector<size_t>& ds, int64_t (*index)
     const size_t d = ds[i];
     if (x.dims[d].empty()) continue;
     const Expr size = p.size(x, d);
-    id = p.pick(id, d, to_padded(p, index(call, i, size), x.dims[d], true));
+    id = p.pick(id, d, p.to_padded(index(call, i, size), x.dims[d], true));
     if (x.padded(d)) dims[d] = {Factor{size, true, x.any()}};
   }
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));

@@ -24,7 +24,8 @@ Results softmax(const Call& call) {
   for (const Place& place : x.places()) {
     State& s = dims[place.dim][place.factor].state;
     if (place.dim != d) {
-      s = state(x.at(place));
+      // In the corner where both are padding a logarithm is -inf.
+      s = is_log && x.padded(d) ? State::anything() : state(x.at(place));
     } else {
       s = !is_log && finite ? State::zero() : State::anything();
     }
@@ -39,7 +40,7 @@ Results softmax_backward(const Call& call) {
   Value out = call.tensor(1);
   const size_t d = wrap(call.integer(2, 0), out.rank());
   const bool is_log = call.name() == "_log_softmax_backward_data";
-  const Layout dims = p.align({&grad, &out}, out.rank());
+  const Layout dims = p.align({&out, &grad}, out.rank());
   if (grad.uniform) grad = p.made(grad.id, with_states(dims, [&](const State&) { return State::constant(*grad.uniform); }), grad.dtype, State::constant(*grad.uniform));
   std::vector<Place> along;
   for (const Place& place : out.places()) {

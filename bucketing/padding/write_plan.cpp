@@ -124,7 +124,14 @@ json::array Writer::claims() const {
   for (const auto& [id, v] : pass_.claims()) {
     const bool input = id >= 0 && id < static_cast<int64_t>(pass_.graph().inputs.size());
     if (!input && !number_.contains(id)) continue;
-    json::object o{{"v", numbered(id)}, {"t", v.dtype.name()}, {"d", dims(v.dims, true)}, {"data", state_json(v.data)}};
+    const auto filled = pass_.filled().find(id);
+    const Layout& layout = filled == pass_.filled().end() ? v.dims : filled->second.v.dims;
+    json::object o{{"v", numbered(id)}, {"t", v.dtype.name()}, {"d", dims(layout, true)}, {"data", state_json(v.data)}};
+    if (filled != pass_.filled().end()) {
+      json::array over;
+      for (const Place& p : filled->second.places) over.push_back(json::array{p.dim, p.factor});
+      o.emplace("over", std::move(over));
+    }
     if (v.uniform) o.emplace("uniform", to_json(*v.uniform));
     all.push_back(std::move(o));
   }
