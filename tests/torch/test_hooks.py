@@ -97,13 +97,19 @@ cases = dict(
     inference_mode=lambda: torch.inference_mode()(torch.compile(f))(x),
     same_function_twice=twice,
     graph_break=graph_break,
+    inductor_compile=lambda: torch.compile(f, backend=torch._inductor.compile)(x),
+    inductor_compile_options=lambda: torch.compile(f, backend=torch._inductor.compile, options={"max_autotune": True})(x),
+    compile_fx=lambda: torch.compile(f, backend=torch._inductor.compile_fx.compile_fx)(x),
+    backend_function=lambda: torch.compile(f, backend=torch._dynamo.backends.inductor.inductor)(x),
+    looked_up=lambda: torch.compile(f, backend=torch._dynamo.lookup_backend("inductor"))(x),
 )
+import torch._inductor.compile_fx, torch._dynamo.backends.inductor
 show({name: caught(case) for name, case in cases.items()})
 """
     )
     result = lone_programs.run(code, env=_env(site)).value
     assert result == {**dict.fromkeys(result, 1), "graph_break": 2}
-    assert len(result) == 16
+    assert len(result) == 21
 
 
 def test_what_is_left_alone(lone_programs: Programs, site: Path) -> None:
@@ -116,6 +122,8 @@ x = torch.randn(3)
 def f(x): return x * 2 + 1
 @torch._dynamo.register_backend
 def mine(gm, inputs): return gm.forward
+@__import__("functools").wraps(torch._inductor.compile)
+def mine_around_inductor(gm, inputs): return gm.forward
 stock = []
 def compile_by_stock(gm, inputs, **keywords):
     stock.append(1)
@@ -140,6 +148,7 @@ cases = dict(
     aot_eager=lambda: torch.compile(f, backend="aot_eager")(x),
     registered=lambda: torch.compile(f, backend="mine")(x),
     function=lambda: torch.compile(f, backend=lambda gm, inputs: gm.forward)(x),
+    wraps_inductor=lambda: torch.compile(f, backend=mine_around_inductor)(x),
     aoti=aoti, precompile=precompile, meta_device=meta_device, disabled=off, no_caches=no_caches,
 )
 counts = {name: caught(case) for name, case in cases.items()}
