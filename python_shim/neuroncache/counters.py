@@ -14,6 +14,8 @@ _COUNTERS = (
     "entries",  # of them: callables that we gave back (the rest went to stock)
     "buckets",  # bucket vectors in use
     "background_builds",  # bucket vectors that were built behind calls that another one served
+    "verified",  # padded calls that were compared to exact ones
+    "mismatches",  # of them: those that differed
     "builds",  # artifacts that this process built (also without the cache)
     "hits",  # artifacts that were there
     "waits",  # artifacts that another process built while we waited

@@ -265,3 +265,43 @@ def test_other_backends_see_what_they_always_saw() -> None:
         for length in (5, 6):
             compiled(*inputs(5, length))
         assert "SymInt" not in seen[0] and seen[1].count("SymInt") == 1  # only the length is open
+
+
+def wrong_engine(role: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A plan whose forward or backward graph computes something else."""
+
+    def engine(request: dict[str, Any]) -> dict[str, Any]:
+        answer = {**naive_engine(request), "unproven": ["aten.gelu.default"]}
+        for node in answer[role]["nodes"]:
+            if node["op"] == "aten.mul.Tensor":
+                node["op"] = "aten.add.Tensor"
+        return answer
+
+    return engine
+
+
+@pytest.mark.parametrize("role", ["forward", "backward"])
+def test_a_wrong_plan_is_found_on_the_users_data_and_never_used_again(role: str) -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, wrong_engine(role), strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 6, 7, 20):
+            check(compiled, plain, 4, length)
+        stats = neuroncache.stats()
+        assert (stats["verified"], stats["mismatches"], stats["buckets"]) == (1, 1, 1)
+        assert stats["bypass_reasons"]["exact_shape"] >= 2
+
+
+def test_verification_is_a_choice() -> None:
+    for verify, expected in (("off", 0), ("first", 2), ("sample", 2)):
+        backend, plain = StaticBackend(), make()
+
+        def engine(request: dict[str, Any], mode: str = verify) -> dict[str, Any]:
+            return {**naive_engine(request), "unproven": ["aten.gelu.default"] if mode == "first" else []}
+
+        with bucketed(backend, engine, strict=True, verify=verify) as name:
+            compiled = torch.compile(plain, backend=name)
+            for length in (5, 6, 6, 20, 20, 21):
+                check(compiled, plain, 4, length)
+            stats = neuroncache.stats()
+            assert (stats["verified"], stats["mismatches"]) == (expected, 0)

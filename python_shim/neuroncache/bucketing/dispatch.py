@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neuroncache import counters, log
-from neuroncache.bucketing import background
+from neuroncache.bucketing import background, check
 from neuroncache.bucketing.buckets import Chooser
 from neuroncache.bucketing.capture import ticket_position
 from neuroncache.bucketing.epochs import BucketPlan
@@ -34,7 +34,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self.ready = False
         self._memo: dict[Any, Record] = {}
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, Any] = {}  # by ticket: records, and stand-ins for them
         self._units: dict[tuple[bool, tuple[int, ...]], Unit] = {}
         self._tickets = itertools.count(1)
         self._lock = threading.RLock()
@@ -77,6 +77,10 @@ class Dispatcher:
         self.label = label
         self.program = program
         self.next_plan = 0
+        self.checkable = check.applies(pair.plan("forward", True)) and (
+            captured.inference or check.applies(pair.plan("backward", True))
+        )
+        self.waiting_checks: list[Any] = []
         self.symbols = list(captured.forward.graph.symbols.ids.values())
         self.ranges = _ranges(captured.forward.graph.document)
         self._key = _binder(captured.forward.graph.document, self.symbols)
@@ -102,6 +106,8 @@ class Dispatcher:
             record = self._record(unit, sizes)
             if not unit.exact and not unit.ready:
                 self._use_another_meanwhile(record, args)
+            if check.due(self, record):
+                check.arm(self, record)
             if len(self._memo) >= MAX_RECORDS:
                 self._memo.clear()
             self._memo[key] = record
@@ -109,11 +115,26 @@ class Dispatcher:
 
     def _record(self, unit: Unit, sizes: dict[str, int]) -> Record:
         record = Record(unit, sizes, next(self._tickets))
-        self._records[record.ticket] = record
+        self._keep(record.ticket, record)
+        return record
+
+    def _keep(self, ticket: int, record: Any) -> None:
+        self._records[ticket] = record
         while len(self._records) > 2 * MAX_RECORDS:
             # The oldest; a backward call that is older than so many other sizes is not expected.
             del self._records[next(iter(self._records))]
-        return record
+
+    def add(self, stand_in: Any) -> int:
+        """A ticket for something that has the backward of a record."""
+        with self._lock:
+            ticket = next(self._tickets)
+            self._keep(ticket, stand_in)
+        return ticket
+
+    def exact_record(self, sizes: dict[str, int]) -> Record:
+        """A record of the exact shape, for a call that was made that way."""
+        with self._lock:
+            return self._record(self._unit(sizes, exact=True), sizes)
 
     def _choose(self, sizes: dict[str, int]) -> dict[str, int] | None:
         """The bucket vector for these sizes; None: the exact shape."""
@@ -226,7 +247,7 @@ class Dispatcher:
 
     def records(self) -> list[Record]:
         with self._lock:
-            return list(self._records.values())
+            return [record for record in self._records.values() if isinstance(record, Record)]
 
 
 def _ranges(document: dict[str, Any]) -> dict[str, tuple[float, float]]:

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from neuroncache import config, counters, log
+from neuroncache.bucketing import check
 from neuroncache.bucketing.buckets import distributed
 from neuroncache.bucketing.epochs import BucketPlan
 from neuroncache.client import default_client
@@ -80,6 +81,7 @@ def send() -> None:
         for dispatcher in list(dispatch.everyone):
             _send_one(dispatcher)
             _replan(dispatcher)
+            _sample(dispatcher)
 
 
 def job() -> str:
@@ -147,6 +149,17 @@ def _replan(dispatcher: Dispatcher) -> None:
     if len({tuple(record.sizes.values()) for record in dispatcher.records()}) > 1:
         plan = dispatcher.chooser.plan
         _ask(dispatcher, after=0 if plan is None else plan.epoch)
+
+
+def _sample(dispatcher: Dispatcher) -> None:
+    """With ``verify = sample``: the next call of the sizes that were used last is compared to the exact graph."""
+    if config.get("verify") != "sample" or not dispatcher.checkable or dispatcher.quarantined:
+        return
+    records = [
+        record for record in dispatcher.records() if not record.unit.exact and record.unit.ready and record.calls
+    ]
+    if records:
+        check.arm(dispatcher, records[-1])
 
 
 def replan() -> None:

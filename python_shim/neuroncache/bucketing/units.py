@@ -54,6 +54,7 @@ class Unit:
         self.buckets = dict(buckets)
         self.exact = exact
         self.functions: dict[str, Function] = {}
+        self.checked = False  # a call of it was compared to the exact graph, or is going to be
         self.queued = False  # is to be built in the background
         self.interpreted = False  # runs operator by operator: the compiler failed, or the shape is not worth it
         self._lock = threading.Lock()
