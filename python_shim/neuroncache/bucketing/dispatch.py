@@ -16,6 +16,7 @@ from neuroncache.bucketing.capture import ticket_position
 from neuroncache.bucketing.epochs import BucketPlan
 from neuroncache.bucketing.inner import Inner
 from neuroncache.bucketing.plan import Plan
+from neuroncache.bucketing.quarantine import Quarantine
 from neuroncache.bucketing.records import Record
 from neuroncache.bucketing.units import Pair, Unit
 from neuroncache.errors import Unsupported
@@ -65,6 +66,7 @@ class Dispatcher:
         guards: Sequence[Expr],
         label: str,
         program: str,
+        mark: Quarantine,
     ) -> None:
         """Everything that is known only once the graphs are."""
         captured = pair.captured
@@ -76,6 +78,7 @@ class Dispatcher:
         self.guards = list(guards)
         self.label = label
         self.program = program
+        self.mark = mark
         self.next_plan = 0
         self.checkable = check.applies(pair.plan("forward", True)) and (
             captured.inference or check.applies(pair.plan("backward", True))
@@ -238,10 +241,13 @@ class Dispatcher:
         log.debug("%s: buckets of epoch %d are in use", self.label, plan.epoch)
 
     def quarantine(self, reason: str) -> None:
-        """Never pads again."""
+        """Never pads again, here and wherever the daemon is asked."""
         with self._lock:
+            if self.quarantined:
+                return
             self.quarantined = reason
             self._memo = {}
+        self.mark.impose(reason)
 
     # -- figures ----------------------------------------------------------------------------------------------------
 

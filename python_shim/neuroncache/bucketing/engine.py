@@ -25,10 +25,14 @@ def _ask_daemon(request: dict[str, Any]) -> dict[str, Any]:
 ask: Callable[[dict[str, Any]], dict[str, Any]] = _ask_daemon
 
 
+def digest(request: dict[str, Any]) -> str:
+    """SHA-256 of a request as it is sent."""
+    return hashlib.sha256(json.dumps(request, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
 def plan_for(request: dict[str, Any]) -> dict[str, Any]:
     """The engine's answer. Raises `Unsupported` when there is nobody to ask."""
-    text = json.dumps(request, separators=(",", ":"), allow_nan=False)
-    key = hashlib.sha256(text.encode()).hexdigest()
+    key = digest(request)
     with _lock:
         known = _answers.get(key)
     if known is not None:

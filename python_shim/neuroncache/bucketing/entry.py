@@ -17,6 +17,7 @@ from neuroncache.bucketing.dispatch import Dispatcher
 from neuroncache.bucketing.exact import ExactShapes
 from neuroncache.bucketing.inner import Inductor, Inner, StaticBackend
 from neuroncache.bucketing.plan import Plan, Refusal, SubPlan
+from neuroncache.bucketing.quarantine import Quarantine
 from neuroncache.bucketing.units import Pair
 from neuroncache.cache import Cache
 from neuroncache.errors import Unsupported, passes_through
@@ -60,7 +61,7 @@ def with_buckets(
     static = is_static(name)
     inner: Inner = StaticBackend(name, stock) if static else Inductor(options, cache)
     try:
-        return compile_symbolic(gm, example_inputs, inner)
+        return compile_symbolic(gm, example_inputs, inner, cache)
     except Unsupported as error:
         counters.refusal(error.op, error.reason, error.source)
         log.info(
@@ -79,7 +80,9 @@ def with_buckets(
     return ExactShapes(gm, name, stock).function if static else None
 
 
-def compile_symbolic(gm: fx.GraphModule, example_inputs: Sequence[Any], inner: Inner) -> Callable[..., Any]:
+def compile_symbolic(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], inner: Inner, cache: Cache
+) -> Callable[..., Any]:
     """The callable for Dynamo. Raises `Unsupported` (a `Refusal` of the engine among them) for a graph that stays symbolic."""
     if reason := compat.transforms_active():
         raise Unsupported(reason)
@@ -107,6 +110,9 @@ def compile_symbolic(gm: fx.GraphModule, example_inputs: Sequence[Any], inner: I
     except Refusal as error:
         error.source = _source(captured, error)
         raise
+    quarantine = Quarantine(cache, engine.digest(request), plan.engine)
+    if reason := quarantine.reason():
+        raise Unsupported(f"padding it gave a wrong result before: {reason}")
     pair = Pair(captured, plan.forward, plan.backward, _exact(captured))
     symbols = captured.forward.graph.symbols
     frame = policy.current()
@@ -119,7 +125,7 @@ def compile_symbolic(gm: fx.GraphModule, example_inputs: Sequence[Any], inner: I
         plan.unify,
         families_of(gm, symbols, compat.shape_env_of(example_inputs)),
     )
-    dispatcher.prepare(pair, plan, inner, chooser, _guards(captured, plan, example_inputs), label, program)
+    dispatcher.prepare(pair, plan, inner, chooser, _guards(captured, plan, example_inputs), label, program, quarantine)
     report.first_plan(dispatcher, frame.known if frame is not None else frozenset())
     report.start()
 

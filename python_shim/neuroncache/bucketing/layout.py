@@ -92,6 +92,17 @@ class Fit:
         result = torch.constant_pad_nd(value.contiguous(), self._amounts, fill)
         return result.reshape(self.padded_shape) if self._factored else result
 
+    def cut_copy(self, value: torch.Tensor) -> torch.Tensor:
+        """The true part, dense and in memory of its own. Only where something is to be cut."""
+        if self._factored:
+            value = value.reshape(self._padded_factors)
+        *others, (last, size) = self._cuts
+        for index, other in others:
+            value = value.narrow(index, 0, other)
+        value = torch.narrow_copy(value, last, 0, size)
+        # Not a view for autograd: a user may write to it.
+        return value.reshape(self.true_shape).data if self._factored else value
+
     def cut(self, value: torch.Tensor, strides: tuple[int, ...] | None = None) -> torch.Tensor:
         """The true part; a view where it can be one, a copy where the strides that are asked for need it."""
         if not self.same:
@@ -102,6 +113,14 @@ class Fit:
             if self._factored:
                 value = value.reshape(self.true_shape)
         return value if strides is None or value.stride() == strides else restride(value, strides)
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor in row-major order, as torch has them."""
+    strides = [1] * len(shape)
+    for index in range(len(shape) - 2, -1, -1):
+        strides[index] = strides[index + 1] * max(shape[index + 1], 1)
+    return tuple(strides)
 
 
 def restride(value: torch.Tensor, strides: tuple[int, ...], offset: int = 0) -> torch.Tensor:

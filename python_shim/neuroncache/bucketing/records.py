@@ -13,7 +13,7 @@ import torch
 
 from neuroncache import config, counters, log
 from neuroncache.bucketing.capture import OutputType
-from neuroncache.bucketing.layout import Fit, Sizes, restride
+from neuroncache.bucketing.layout import Fit, Sizes, dense_strides, restride
 from neuroncache.bucketing.units import Unit
 from neuroncache.expr import evaluate
 
@@ -38,9 +38,23 @@ class _Cut:
         self.offset = 0 if kind is None or not kind.alias else int(evaluate(kind.offset, sizes))
         self.alias = kind is not None and kind.alias
         self.shared = False  # its memory is that of another value: nobody may write there
+        # Mostly the trace has dense tensors: one copy gives that, unless the padding lies behind everything, where a view does.
+        self.copy = (
+            fit is not None
+            and not fit.same
+            and not self.alias
+            and self.strides == dense_strides(fit.true_shape)
+            and self.strides != dense_strides(fit.padded_shape)
+        )
 
     def __call__(self, value: torch.Tensor) -> torch.Tensor:
-        result = value if self.fit is None else self.fit.cut(value)
+        if self.fit is None:
+            result = value
+        elif self.copy:
+            result = self.fit.cut_copy(value)
+            return result if result.stride() == self.strides else restride(result, self.strides or ())
+        else:
+            result = self.fit.cut(value)
         if self.strides is None:
             return result
         if result.stride() != self.strides or (self.alias and result.storage_offset() != self.offset) or self.shared:

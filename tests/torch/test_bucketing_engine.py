@@ -1,0 +1,167 @@
+"""Training on padded graphs with the real engine: a small language model, on a static-only backend and on inductor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import neuroncache
+import pytest
+import torch
+import torch.nn.functional as F
+from bucketing_tools import StaticBackend, ToolEngine, bucketed, entries, padding_tool
+from torch import nn
+
+VOCABULARY = 50
+
+pytestmark = pytest.mark.skipif(padding_tool() is None, reason="the engine is not built")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ToolEngine]:
+    program = padding_tool()
+    assert program is not None
+    result = ToolEngine(program)
+    yield result
+    result.close()
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        parts = self.qkv(self.norm1(x)).chunk(3, -1)
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
+        scores = q @ k.transpose(-1, -2) / (width // self.heads) ** 0.5
+        causal = torch.ones(length, length, dtype=torch.bool).tril()
+        allowed = causal[None, None] & mask[:, None, None, :].bool()
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(mixed)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(VOCABULARY, width), nn.Embedding(256, width)
+        self.block, self.norm = Block(width, 2), nn.LayerNorm(width)
+        self.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> Any:
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        logits = self.head(self.norm(self.block(x, mask)))
+        loss = F.cross_entropy(logits.view(-1, VOCABULARY), labels.view(-1), ignore_index=-100)
+        return loss, logits
+
+
+def batch_of(batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    ids = torch.randint(0, VOCABULARY, (batch, length))
+    mask = (torch.arange(length) < torch.randint(1, length + 1, (batch, 1))).long()
+    return ids, mask, ids.masked_fill(mask == 0, -100)
+
+
+def compare(model: nn.Module, compiled: Any, given: tuple[torch.Tensor, ...], tolerance: float) -> None:
+    results = []
+    for function in (compiled, model):
+        model.zero_grad()
+        loss, logits = function(*given)
+        (loss + logits.square().mean()).backward()
+        results.append([loss, logits, *(parameter.grad.clone() for parameter in model.parameters())])
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_200_shapes_of_a_language_model(engine: ToolEngine) -> None:
+    torch.manual_seed(0)
+    numbers = random.Random(1)
+    model, backend = Model().double(), StaticBackend()
+    with bucketed(backend, engine, strict=True, verify="off") as name:
+        compiled = torch.compile(model, backend=name)
+        for step in range(200):
+            given = batch_of(numbers.randint(2, 8), numbers.randint(2, 48))
+            if step < 12 or step % 25 == 0:
+                compare(model, compiled, given, 1e-9)
+            else:
+                compiled(*given)[0].backward()
+        stats = neuroncache.stats()
+        assert entries(Model.forward) == 2  # the first shape, and all others
+        assert stats["errors"] == 0 and not stats["refusals"] and not stats["bypass_reasons"]
+        assert stats["buckets"] <= 4 * 8
+
+
+def test_labels_that_do_not_fit_run_at_their_exact_shape(engine: ToolEngine) -> None:
+    """The plan takes the labels' sizes for those of the logits; a call where only their product agrees must not be padded."""
+
+    def loss(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x.view(-1, 5), labels.view(-1), reduction="none").exp().mean()
+
+    backend = StaticBackend()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(loss, backend=name, dynamic=True)
+        for shape, other in (((4, 6), (4, 6)), ((3, 8), (3, 8)), ((3, 8), (4, 6)), ((3, 8), (3, 8))):
+            results = []
+            x, labels = torch.randn(*shape, 5, dtype=torch.float64), torch.randint(0, 5, other)
+            for function in (compiled, loss):
+                given = x.clone().requires_grad_()
+                value = function(given, labels)
+                value.backward()
+                results.append((value, given.grad))
+            torch.testing.assert_close(*results)
+        assert entries(loss) == 1
+        assert neuroncache.stats()["bypass_reasons"] == {"exact_shape": 1}
+
+
+def test_outputs_are_where_and_as_they_would_be(engine: ToolEngine) -> None:
+    """Views of inputs, merged sizes, transposed results, inputs that are changed in place."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        y.add_(1)
+        merged = (x * 2).reshape(-1, x.shape[-1])
+        return x[:, 1:], x.transpose(0, 1), merged, (x + 1).transpose(0, 1), merged.sum(0), x.shape[0] * 3
+
+    backend = StaticBackend()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(function, backend=name, dynamic=True)
+        for shape in ((3, 5, 4), (6, 7, 4), (5, 9, 4)):
+            x, y = torch.randn(shape), torch.randn(shape[:2])
+            mine, theirs = y.clone(), y.clone()
+            got, expected = compiled(x, mine), function(x, theirs)
+            torch.testing.assert_close(mine, theirs)
+            for one, other in zip(got[:-1], expected[:-1], strict=True):
+                torch.testing.assert_close(one, other)
+                assert one.stride() == other.stride() and one.storage_offset() == other.storage_offset()
+            assert got[-1] == expected[-1]
+            assert got[0].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+            got[2].mul_(2)  # a result may be written to
+        assert neuroncache.stats()["buckets"] >= 2
+
+
+def test_inductor_on_padded_graphs(engine: ToolEngine) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return model(x).softmax(1).square().mean()
+
+    with bucketed(None, engine, strict=True, bucketing="on") as name:
+        compiled = torch.compile(loss, backend=name, dynamic=True)
+        for length in (5, 7, 9, 8, 11):
+            results = []
+            x = torch.randn(6, length, 4)
+            for function in (compiled, loss):
+                model.zero_grad()
+                value = function(x)
+                value.backward()
+                results.append([value, *(parameter.grad.clone() for parameter in model.parameters())])
+            torch.testing.assert_close(*results, rtol=1e-4, atol=1e-6)
+        stats = neuroncache.stats()
+        assert entries(loss) == 1 and stats["errors"] == 0 and stats["kinds"]["graph"]["builds"] <= 2 * stats["buckets"]
+        assert 2 <= stats["buckets"] <= 3
