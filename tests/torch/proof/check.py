@@ -167,8 +167,11 @@ def prove(
     poisoned: bool = True,
     tolerance: float | None = None,
     engine: tool.Tool | None = None,
+    alternate: bool = False,
+    tied: bool = False,
 ) -> Verdict:
-    """Traces `function` with the first sample and proves the plan with all of them, each with every run of `runs`."""
+    """Traces `function` with the first sample and proves the plan with all of them, each with every run of `runs`; with
+    `alternate` each with one of them in turn."""
     policy = Policy()
     policy.options.masks = masks
     policy.options.poison = poisoned
@@ -180,6 +183,7 @@ def prove(
             policy=policy,
             decompositions=decompositions,
             engine=engine,
+            tied=tied,
         )
     except tool.ToolError:
         raise
@@ -194,7 +198,7 @@ def prove(
             verdict.notes.append(f"sizes {number}: the guards of the trace do not hold")
             continue
         plain = run(function, sample, gradients)
-        for mode, choose in runs:
+        for mode, choose in [runs[number % len(runs)]] if alternate else runs:
             policy.inputs, policy.choose = mode, choose
             policy.options.seed += 1
             del traced.pair.log[:]

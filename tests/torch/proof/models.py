@@ -397,6 +397,7 @@ def prove(
     sizes: int = 2,
     runs: Sequence[tuple[str, check.Choice]] = check.QUICK_RUNS,
     engine: Any = None,
+    alternate: bool = False,
 ) -> check.Verdict:
     """Parameters and buffers are arguments, so that all gradients and everything changed in place are compared."""
     torch.manual_seed(0)
@@ -428,6 +429,7 @@ def prove(
         runs=runs,
         tolerance=model.tolerance,
         engine=engine,
+        alternate=alternate,
     )
 
 
@@ -448,6 +450,7 @@ def main() -> None:
                 decompositions=decompositions,
                 sizes=2 if options.quick else 3,
                 runs=check.QUICK_RUNS if options.quick else check.RUNS,
+                alternate=options.quick,
             )
             failed += verdict.status in ("wrong", "error")
             mode = "training" if training else "evaluation"

@@ -95,10 +95,10 @@ def _entry(name: str) -> Any:
 
 
 def calls(name: str, dtype: torch.dtype, limit: int) -> Iterator[samples.Call]:
-    """Sample calls of an operator or module with elements at all, spread evenly over those that its database has."""
+    """Sample calls of an operator or module with a dimension and with elements, spread evenly over those that its database has."""
     entry = _entry(name)
     made = _module_calls(entry, dtype) if name.startswith("module ") else _operator_calls(entry, dtype)
-    every = [call for call in made if all(one.numel() for one in call.tensors)]
+    every = [call for call in made if call.tensors[0].dim() and all(one.numel() for one in call.tensors)]
     step = max(1, len(every) / limit)
     chosen = sorted({int(index * step) for index in range(limit)})
     for index in chosen:

@@ -150,7 +150,7 @@ def _mask(layout: list[list[Factor]], at: tuple[int, int]) -> torch.Tensor:
 
 def _satisfies(values: torch.Tensor, state: Any) -> torch.Tensor:
     if isinstance(state, dict):
-        constant = torch.tensor(scalar(state["c"])).to(values.dtype)
+        constant = torch.tensor(scalar(state["c"]), dtype=values.dtype)
         if constant.dtype.is_floating_point and bool(constant.isnan()):
             return values.isnan()
         return values == constant

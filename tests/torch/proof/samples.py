@@ -126,9 +126,10 @@ def _candidates(call: Call, dim: int) -> Iterator[Group]:
         if other == size and (tensor, place) != first
     ]
     elsewhere = [place for place in others if place[0] != 0]
-    choices: list[list[tuple[int, int]]] = [[]]
-    choices.append([p for p in elsewhere if p[1] - call.tensors[p[0]].dim() == from_right])
+    # What broadcasts or lines up with it most likely belongs to it.
+    choices = [[p for p in elsewhere if p[1] - call.tensors[p[0]].dim() == from_right]]
     choices.append([p for p in elsewhere if p[1] == dim])
+    choices.append([])
     choices.append(elsewhere)
     choices += [[place] for place in others[:6]]
     choices.append(others)

@@ -21,7 +21,7 @@ SHAPES = [(3, 5), (2, 7), (5, 9), (4, 8), (6, 3)]
 
 @dataclass(frozen=True)
 class Case:
-    """`expect`: "bucketed", or "refused" for what has to be refused. `quick_masks`: needs masks (negative control)."""
+    """`expect`: "bucketed"; "refused" for what has to be refused; "either" for what may be."""
 
     function: Callable[..., Any]
     arguments: Callable[[int, int], list[Any]]

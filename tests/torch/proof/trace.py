@@ -12,7 +12,6 @@ from typing import Any
 
 import sympy
 import torch
-import torch.fx.experimental._config as fx_config
 from functorch.compile import make_boxed_func
 from neuroncache import canonical
 from neuroncache.bucketing.plan import SubPlan
@@ -394,19 +393,25 @@ class Traced:
         policy: Policy | None = None,
         decompositions: str = "core",
         engine: tool.Tool | None = None,
+        tied: bool = False,
     ) -> None:
+        """`tied`: sizes that are equal here are one symbol, which makes tracing faster. Else each is its own."""
         self.policy = policy or Policy()
-        with fx_config.patch(use_duck_shape=False):
-            env = ShapeEnv(specialize_zero_one=True, duck_shape=False)
+        env = ShapeEnv(specialize_zero_one=True, duck_shape=tied)
+        self.tied = tied
         self.env = env
         self.pair = Pair(self.policy, env, engine or tool.shared())
         mode = FakeTensorMode(shape_env=env)
         fakes = [self._fake(mode, index, argument, dynamic) for index, argument in enumerate(arguments)]
         # Symbols are inputs of their own, and come first, as Dynamo has it.
-        self.places = [(one.argument, one.dim) for one in dynamic]
-        symints = [fakes[argument].shape[dim] for argument, dim in self.places]
-        symbolic = [one for one in symints if isinstance(one, torch.SymInt)]
-        self.places = [place for place, one in zip(self.places, symints, strict=True) if isinstance(one, torch.SymInt)]
+        seen: dict[Any, Any] = {}
+        self.places = []
+        for one in dynamic:
+            size = fakes[one.argument].shape[one.dim]
+            if isinstance(size, torch.SymInt) and size.node.expr not in seen:
+                seen[size.node.expr] = size
+                self.places.append((one.argument, one.dim))
+        symbolic = list(seen.values())
         self.count = len(self.places)
         module = _Module(function, self.count)
         context = CompileContext(CompileId(frame_id=0, frame_compile_id=0))
@@ -452,7 +457,8 @@ class Traced:
         if not isinstance(argument, torch.Tensor):
             return argument
         wanted = {one.dim for one in dynamic if one.argument == index}
-        sizes = [DimDynamic.DYNAMIC if dim in wanted else DimDynamic.STATIC for dim in range(argument.dim())]
+        kind = DimDynamic.DUCK if self.tied else DimDynamic.DYNAMIC
+        sizes = [kind if dim in wanted else DimDynamic.STATIC for dim in range(argument.dim())]
         from torch._dynamo.source import ConstantSource
 
         return mode.from_tensor(
