@@ -393,6 +393,11 @@ Result<std::vector<LeaseInfo>> Client::leases() {
   return codec::leases(o);
 }
 
+Result<std::vector<BucketProgram>> Client::bucket_programs() {
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::string(protocol::kBuckets)));
+  return codec::bucket_programs(o);
+}
+
 Result<std::vector<ConfigValue>> Client::config() {
   NC_ASSIGN(const json::bj::object o, impl_->get(std::string(protocol::kConfig)));
   return codec::config(o);

@@ -110,6 +110,8 @@ class Client {
   Status pin(const ActionKey& key, bool pinned);
   Result<std::vector<MissRecord>> misses(std::size_t limit);
   Result<std::vector<LeaseInfo>> leases();
+  // The most recently seen first.
+  Result<std::vector<BucketProgram>> bucket_programs();
   Result<std::vector<ConfigValue>> config();
   Status set_config(std::string_view name, std::string_view value);
   Status shutdown(Millis drain_ms);

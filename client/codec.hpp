@@ -32,6 +32,7 @@ Result<EntryDetails> entry_details(const json::bj::object& o);
 PruneAnswer prune_answer(const json::bj::object& o);
 VerifyPage verify_page(const json::bj::object& o);
 std::vector<MissRecord> misses(const json::bj::object& o);
+std::vector<BucketProgram> bucket_programs(const json::bj::object& o);
 std::vector<LeaseInfo> leases(const json::bj::object& o);
 std::vector<ConfigValue> config(const json::bj::object& o);
 Error error(int status, std::string_view body, std::string_view target);

@@ -100,9 +100,9 @@ Error connect_error(int err, const std::string& path) {
                  "start it with `neuroncache daemon start`"};
   }
   if (err == EACCES || err == EPERM) {
-    return Error{
-        Code::kDenied, fmt::format("not allowed to use the daemon's socket {}", path),
-        "ask its owner to share the store with your group, or set NEURONCACHE_SOCKET to your own"};
+    return Error{Code::kDenied, fmt::format("not allowed to use the daemon's socket {}", path),
+                 "a daemon serves its own user only: set NEURONCACHE_SOCKET and NEURONCACHE_DIR to "
+                 "your own"};
   }
   if (err == EAGAIN) {
     return Error{Code::kBusy, fmt::format("the daemon at {} has too many callers waiting", path),

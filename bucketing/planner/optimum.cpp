@@ -26,13 +26,13 @@ Wide cost_of(std::span<const Candidate> candidates, std::span<const std::uint64_
   return cost;
 }
 
-// Can every sum be made in 64 bits?
-bool fits_in_64(std::span<const Candidate> candidates, const Prices& prices) {
+// Can every sum with up to `buckets` prices be made in 64 bits?
+bool fits_in_64(std::span<const Candidate> candidates, const Prices& prices, std::size_t buckets) {
   constexpr Wide kMost = std::numeric_limits<std::int64_t>::max() / 4;
   if (candidates.empty()) return true;
   Wide weights = 0;
   for (const Candidate& one : candidates) weights += one.weight;
-  const auto count = static_cast<Wide>(candidates.size());
+  const auto count = static_cast<Wide>(std::max<std::size_t>(buckets, 1));
   return weights * candidates.back().cost < kMost && prices.fresh < kMost / count &&
          prices.resident < kMost / count;
 }
@@ -62,8 +62,44 @@ Choice solve_priced(std::span<const Candidate> candidates, const Prices& prices)
 }  // namespace
 
 Choice best_priced(std::span<const Candidate> candidates, const Prices& prices) {
-  return fits_in_64(candidates, prices) ? solve_priced<std::int64_t>(candidates, prices)
-                                        : solve_priced<Wide>(candidates, prices);
+  // A best sum is never above that of one bucket, which has one price.
+  return fits_in_64(candidates, prices, 1) ? solve_priced<std::int64_t>(candidates, prices)
+                                           : solve_priced<Wide>(candidates, prices);
+}
+
+// The sums for k = 1, 2, ... buckets are convex. A toll on each bucket finds a corner of that curve
+// in O(n); the toll at which two corners cost the same finds one between them, until it has `most`
+// buckets. No corner between: `most` lies on an edge, and is found row by row.
+Choice best_at_most(std::span<const Candidate> candidates, const Prices& prices,
+                    std::uint32_t most) {
+  if (most == 0) return {};
+  Choice many = best_priced(candidates, prices);
+  if (many.picks.size() <= most) return many;
+  if (most > 1) {
+    const auto sum = [&](const Choice& choice) {
+      Wide total = choice.cost;
+      for (const std::uint32_t pick : choice.picks) total += prices.of(candidates[pick]);
+      return total;
+    };
+    Wide many_sum = sum(many);
+    std::size_t few = 1;
+    Wide few_sum = BestByCount(candidates, prices, 1).sum(1);
+    for (;;) {
+      const Wide toll = (few_sum - many_sum) / static_cast<Wide>(many.picks.size() - few);
+      Choice between = best_priced(candidates, {prices.fresh + toll, prices.resident + toll});
+      const std::size_t count = between.picks.size();
+      if (count == most) return between;
+      if (count <= few || count >= many.picks.size()) break;
+      if (count < most) {
+        few = count;
+        few_sum = sum(between);
+      } else {
+        many_sum = sum(between);
+        many = std::move(between);
+      }
+    }
+  }
+  return BestByCount(candidates, prices, most).choice(most);
 }
 
 struct BestByCount::Impl {
@@ -114,7 +150,7 @@ BestByCount::BestByCount(std::span<const Candidate> candidates, const Prices& pr
   impl_->most = static_cast<std::uint32_t>(std::min<std::size_t>(most, candidates.size()));
   if (impl_->most == 0) return;
   impl_->from.resize((impl_->most - 1) * (candidates.size() + 1), 0);
-  if (fits_in_64(candidates, prices)) {
+  if (fits_in_64(candidates, prices, impl_->most)) {
     impl_->solve<std::int64_t>(prices);
   } else {
     impl_->solve<Wide>(prices);

@@ -40,6 +40,11 @@ struct Choice {
 // The cheapest with any number of buckets, calls and prices together.
 Choice best_priced(std::span<const Candidate> candidates, const Prices& prices);
 
+// The cheapest with at most `most` buckets: a few times the work of best_priced(), in rare cases
+// that of BestByCount.
+Choice best_at_most(std::span<const Candidate> candidates, const Prices& prices,
+                    std::uint32_t most);
+
 // The cheapest for each count of buckets up to `most`.
 class BestByCount {
  public:

@@ -76,14 +76,14 @@ std::optional<Wide> most_cost(const SizeCounts& sizes, const CostModel& cost,
 
 Choice choose(std::span<const Candidate> candidates, const Prices& prices, const Limits& limits,
               std::optional<Wide> most) {
-  Choice choice = best_priced(candidates, prices);
-  const bool fits = choice.picks.size() <= limits.max_buckets;
-  if (fits && (!most || choice.cost <= *most)) return choice;
+  Choice choice = best_at_most(candidates, prices, limits.max_buckets);
+  if (!most || choice.cost <= *most) return choice;
   const BestByCount by_count(candidates, prices, limits.max_buckets);
-  std::uint32_t k = fits ? static_cast<std::uint32_t>(choice.picks.size()) : by_count.cheapest();
-  choice = by_count.choice(k);
-  while (most && choice.cost > *most && k < by_count.most()) choice = by_count.choice(++k);
-  return choice;
+  for (auto k = static_cast<std::uint32_t>(choice.picks.size()) + 1; k <= by_count.most(); ++k) {
+    choice = by_count.choice(k);
+    if (choice.cost <= *most) return choice;
+  }
+  return best_at_most(candidates, {}, limits.max_buckets);  // the least waste, whatever it costs
 }
 
 // May `plan` go on under these limits?

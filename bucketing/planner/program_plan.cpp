@@ -21,8 +21,7 @@ std::vector<Size> sides(const std::vector<Cell>& cells, std::size_t dim, const A
   std::vector<Candidate> candidates;
   for (const SizeCount& end : ends) candidates.push_back({end.size, false, end.count, end.size});
   std::vector<Size> out;
-  const BestByCount best(candidates, {}, kSides);
-  for (const std::uint32_t pick : best.choice(best.most()).picks) {
+  for (const std::uint32_t pick : best_at_most(candidates, {}, kSides).picks) {
     out.push_back(candidates[pick].end);
   }
   return out;

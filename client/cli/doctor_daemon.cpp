@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -185,6 +187,12 @@ void check_socket_dir(const std::string& socket, Findings& out) {
                    fmt::format("{} has {} bytes; a socket's path may have {}", socket,
                                socket.size(), kLongest),
                    "set NEURONCACHE_SOCKET to a shorter path"});
+  }
+  std::error_code ignored;
+  const auto there = std::filesystem::symlink_status(socket, ignored);
+  if (std::filesystem::exists(there) && !std::filesystem::is_socket(there)) {
+    out.push_back({Level::kProblem, "socket", fmt::format("{} is no socket", socket),
+                   "move it away, or set NEURONCACHE_SOCKET to another place"});
   }
 }
 

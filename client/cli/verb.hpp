@@ -54,6 +54,6 @@ std::span<const OptionSpec> global_options();
 extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVerifyVerb, kPinVerb,
     kUnpinVerb, kExportVerb, kImportVerb, kDaemonStartVerb, kDaemonStopVerb, kDaemonRestartVerb,
     kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb, kDoctorVerb,
-    kCompletionVerb, kVersionVerb, kHelpVerb;
+    kPlanShowVerb, kPlanSimulateVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

@@ -143,6 +143,7 @@ void bodies(std::string_view text) {
   FUZZ_REQUIRE(codec::verify_page(o).bad.size() <= text.size());
   FUZZ_REQUIRE(codec::misses(o).size() <= text.size());
   FUZZ_REQUIRE(codec::leases(o).size() <= text.size());
+  FUZZ_REQUIRE(codec::bucket_programs(o).size() <= text.size());
   FUZZ_REQUIRE(codec::config(o).size() <= text.size());
   FUZZ_REQUIRE(codec::stats(o).counters.size() <= text.size());
   FUZZ_REQUIRE(codec::hello(o).capabilities.size() <= text.size());

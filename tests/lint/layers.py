@@ -14,7 +14,7 @@ MAY_INCLUDE = {
     "base": {"base"},
     "cache": {"base", "cache"},
     "bucketing": {"base", "bucketing"},
-    "client": {"base", "client"},
+    "client": {"base", "bucketing", "client"},
     "daemon": {"base", "cache", "bucketing", "daemon"},
 }
 # The protocol's types are the one part of the client that the daemon shares.

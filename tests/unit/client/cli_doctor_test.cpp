@@ -100,6 +100,15 @@ TEST_F(DoctorTest, AMissingDaemonAndASocketThatIsTooLongAreProblems) {
   EXPECT_NE(find(findings, Level::kProblem, "socket"), nullptr);
 }
 
+TEST_F(DoctorTest, AFileWhereTheSocketShouldBeIsAProblem) {
+  std::ofstream(dir + "/s") << "x";
+  check_socket_dir(dir + "/s", findings);
+  EXPECT_NE(find(findings, Level::kProblem, "socket"), nullptr);
+  findings.clear();
+  check_socket_dir(dir + "/not_yet", findings);
+  EXPECT_EQ(find(findings, Level::kProblem, "socket"), nullptr);
+}
+
 TEST_F(DoctorTest, CompilerAndAutoload) {
   check_programs({"PATH=" + dir, "TORCH_DEVICE_BACKEND_AUTOLOAD=0"}, findings);
   EXPECT_NE(find(findings, Level::kWarning, "autoload"), nullptr);

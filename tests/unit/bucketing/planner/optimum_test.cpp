@@ -109,6 +109,21 @@ TEST(Optimum, PricedIsTheBestOverAllCounts) {
   }
 }
 
+TEST(Optimum, AtMostIsTheBestOfTheCounts) {
+  Dice dice(17);
+  for (int round = 0; round < 400; ++round) {
+    const auto [candidates, prices] = random_instance(dice);
+    const auto by_count = brute_force(candidates, prices, candidates.size());
+    for (std::uint32_t most = 1; most <= std::min<std::size_t>(12, candidates.size()); ++most) {
+      const Choice choice = best_at_most(candidates, prices, most);
+      ASSERT_LE(choice.picks.size(), most);
+      const Wide best = *std::min_element(by_count.begin(), by_count.begin() + most);
+      ASSERT_TRUE(sum_of(candidates, prices, choice) == best) << "round " << round;
+    }
+  }
+  EXPECT_TRUE(best_at_most({}, {}, 3).picks.empty());
+}
+
 // Sums beyond 64 bits: small numbers times a large factor have the same optimum.
 TEST(Optimum, IsExactBeyond64Bits) {
   Dice dice(3);
