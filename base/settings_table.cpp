@@ -68,10 +68,13 @@ constexpr SettingSpec kTable[] = {
     {"max_waste", T::kString, "0", "", false, "shim",
      "Have as many buckets, up to max_buckets, as keep padding within this share of the unpadded "
      "cost (0.25: a quarter). 0: as many as repay the price of building them."},
+    {"job", T::kString, "", "", false, "shim",
+     "Name of this run of a distributed program, equal on all its ranks: they have one plan of "
+     "buckets. Unset: torchrun's or Slurm's."},
     {"verify", T::kChoice, "first", "off|first|sample", false, "shim",
      "Compare padded with exact results on the user's data. first: a bucket's first call, where the "
      "plan has operators that are not proven yet; sample: some calls of all."},
-    {"padding_random", T::kChoice, "strict", "strict|statistical", false, "shim",
+    {"padded_random", T::kChoice, "strict", "strict|statistical", false, "shim",
      "Whether graphs that draw random numbers of padded sizes may be padded: the numbers are then "
      "others, of the same distribution."},
     {"strict", T::kBool, "false", "", false, "shim",

@@ -1,10 +1,12 @@
 """neuroncache: ``torch.compile`` without compiling the same thing twice.
 
 Nothing needs to be called: once installed, the package catches every graph that ``torch.compile`` hands to inductor, and
-takes the compiled result from the daemon's store when any process has built it before.
+takes the compiled result from the daemon's store when any process has built it before. For backends that compile graphs of fixed
+sizes only (``neuron``; setting ``static_backends``) it runs graphs with open sizes on a few padded ones, with equal results.
 
     neuroncache.stats()         what this process compiled and what it did not need to
     neuroncache.explain_last()  the last graph: hit, built or left to stock torch, and why
+    neuroncache.replan()        new buckets from the sizes seen, at a point that all ranks reach together
     neuroncache.disable()       stock torch.compile for the graphs that follow
     neuroncache.config          settings, e.g. neuroncache.config.namespace = "team-a"
 
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
     from neuroncache.api import disable as disable
     from neuroncache.api import enable as enable
     from neuroncache.api import explain_last as explain_last
+    from neuroncache.api import replan as replan
     from neuroncache.api import stats as stats
 
-__all__ = ["__version__", "config", "disable", "enable", "explain_last", "stats"]
-_FUNCTIONS = ("enable", "disable", "stats", "explain_last")
+__all__ = ["__version__", "config", "disable", "enable", "explain_last", "replan", "stats"]
+_FUNCTIONS = ("enable", "disable", "stats", "explain_last", "replan")
 
 
 def __getattr__(name: str) -> Any:

@@ -38,10 +38,10 @@ def on_graph(
             if bypass is not None:
                 reason = bypass
                 counters.bypass(reason)
-            elif (bucketed := _with_buckets(name, gm, example_inputs, options, stock)) is not None:
+            elif (bucketed := _with_buckets(name, gm, example_inputs, options, stock))[0] is not None:
                 counters.count("entries")
-                outcome, reason = "buckets", ""
-                return bucketed
+                outcome, reason = "exact" if bucketed[1] else "buckets", bucketed[1]
+                return bucketed[0]
             elif static:
                 reason = "fixed_sizes"  # nothing is open: the backend's own affair
             else:
@@ -86,14 +86,15 @@ def _with_buckets(
     example_inputs: list[Any],
     options: dict[str, Any],
     stock: Callable[[Any, Any], Any],
-) -> Callable[..., Any] | None:
-    """The graph on padded sizes; None when it has no open sizes, or when it shall or must be compiled as it is."""
+) -> tuple[Callable[..., Any] | None, str]:
+    """The graph on padded sizes; None when it has no open sizes, or when it shall or must be compiled as it is. With the reason
+    where it runs at its exact shapes."""
     if config.get("bucketing") == "off":
-        return None
+        return None, ""
     from neuroncache.bucketing import entry
 
     if not entry.wanted(name) or not entry.has_symbols(gm):
-        return None
+        return None, ""
     return entry.with_buckets(name, gm, example_inputs, options, stock, _cache)
 
 

@@ -37,8 +37,9 @@ bucketing: str
 static_backends: tuple[str, ...]
 max_buckets: int
 max_waste: float
+job: str
 verify: str
-padding_random: str
+padded_random: str
 
 # name -> (type, default, allowed choices or a pattern). Durations are given as "5s" and read as seconds.
 _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
@@ -57,8 +58,9 @@ _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "static_backends": ("names", ("neuron",), ()),
     "max_buckets": ("int", 16, (1, 1024)),
     "max_waste": ("number", 0.0, (0.0, 10.0)),
+    "job": ("text", "", ()),
     "verify": ("choice", "first", ("off", "first", "sample")),
-    "padding_random": ("choice", "strict", ("strict", "statistical")),
+    "padded_random": ("choice", "strict", ("strict", "statistical")),
 }
 
 # Settings of the daemon and the other programs, which this process has no use for but must not call misspelt.

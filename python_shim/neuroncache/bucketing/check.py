@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuroncache import config, counters, log
-from neuroncache.bucketing.plan import SubPlan
+from neuroncache.bucketing.plan import Node, SubPlan
 from neuroncache.bucketing.records import Record
 
 if TYPE_CHECKING:
@@ -27,10 +27,18 @@ _LEAST = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 1e-3, torch.
 
 def applies(plan: SubPlan) -> bool:
     """Whether running a graph twice is without consequences: nothing is drawn from a random stream."""
-    return not any(
-        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        or any(hint in str(node.target) for hint in ("rand", "rng", "dropout", "bernoulli"))
-        for node in plan.nodes
+    return not any(_draws(node) for node in plan.nodes)
+
+
+def _draws(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    if "dropout_p" in names:
+        position = names.index("dropout_p")
+        given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+        return given not in (0, 0.0, {"f": (0.0).hex()})
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or any(
+        hint in str(node.target) for hint in ("rand", "rng", "dropout", "bernoulli")
     )
 
 

@@ -24,6 +24,9 @@ from neuroncache.expr import Expr, evaluate
 
 MAX_RECORDS = 1 << 15
 MAX_EXACT = 8  # exact shapes of a planned graph that are compiled; the rest runs operator by operator
+FIRST_REPLAN = (
+    32  # calls of a graph until its buckets are planned from what this process saw; then twice as many, and so on
+)
 MAX_STEPS = 16  # bucket vectors that are tried where guards forbid the first
 
 everyone: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
@@ -79,7 +82,7 @@ class Dispatcher:
         self.label = label
         self.program = program
         self.mark = mark
-        self.next_plan = 0
+        self.next_plan = FIRST_REPLAN
         self.checkable = check.applies(pair.plan("forward", True)) and (
             captured.inference or check.applies(pair.plan("backward", True))
         )

@@ -55,29 +55,30 @@ def with_buckets(
     options: dict[str, Any],
     stock: Callable[[Any, Any], Any],
     cache: Cache,
-) -> Callable[..., Any] | None:
-    """The callable for Dynamo. None: compile the graph as it is, symbols and all; for a static-only backend it is compiled once per
+) -> tuple[Callable[..., Any] | None, str]:
+    """The callable for Dynamo, and why it has no buckets ('': it has). None: compile the graph as it is, symbols and all; for a static-only backend it is compiled once per
     shape instead. Signals to Dynamo pass through, and so does everything when ``strict`` is on and it is no refusal."""
     static = is_static(name)
     inner: Inner = StaticBackend(name, stock) if static else Inductor(options, cache)
     try:
-        return compile_symbolic(gm, example_inputs, inner, cache)
+        return compile_symbolic(gm, example_inputs, inner, cache), ""
     except Unsupported as error:
+        reason = f"{error.op}: {error.reason}" if error.op else error.reason
         counters.refusal(error.op, error.reason, error.source)
         log.info(
-            "a graph for %s has no buckets: %s%s%s",
+            "a graph for %s has no buckets: %s%s",
             name,
-            f"{error.op}: " if error.op else "",
-            error.reason,
+            reason,
             f" ({error.source})" if error.source else "",
         )
     except Exception as error:
         if passes_through(error) or config.get("strict"):
             raise
+        reason = f"{type(error).__name__}: {error}"
         counters.count("errors")
         log.warn("buckets", f"a graph has no buckets after {type(error).__name__}: {error}")
         log.logger.debug("neuroncache: cause of the above", exc_info=True)
-    return ExactShapes(gm, name, stock).function if static else None
+    return ExactShapes(gm, name, stock).function if static else None, reason
 
 
 def compile_symbolic(
@@ -101,7 +102,7 @@ def compile_symbolic(
     )
     assert captured.forward is not None
     traced = time.monotonic()
-    request = captured.request(random=config.get("padding_random"))
+    request = captured.request(random=config.get("padded_random"))
     answer = engine.plan_for(request)
     forward_constants = captured.forward.graph.constants
     backward_constants = captured.backward.graph.constants if captured.backward is not None else []
@@ -131,7 +132,8 @@ def compile_symbolic(
 
     counters.seconds("trace", traced - started)
     counters.seconds("plan", time.monotonic() - traced)
-    counters.note(symbols=list(plan.symbols), masks=plan.masks, unify=[list(pair) for pair in plan.unify])
+    places = {name: chooser.families[name] for name in plan.symbols}
+    counters.note(symbols=places, masks=plan.masks, unify=[list(pair) for pair in plan.unify])
     log.info(
         "a graph for %s has buckets: %d nodes, sizes %s, %d masks%s",
         inner.name,

@@ -86,7 +86,10 @@ def send() -> None:
 
 def job() -> str:
     """One name for all ranks of a run of a distributed program; for a program by itself, one of its own."""
-    for name in ("NEURONCACHE_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "KUBERNETES_JOB_ID"):
+    named: str = config.get("job")
+    if named:
+        return named[:128]
+    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
         value = os.environ.get(name)
         if value and value != "none":
             restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
@@ -145,7 +148,7 @@ def _replan(dispatcher: Dispatcher) -> None:
     calls = sum(record.calls for record in dispatcher.records())
     if calls < dispatcher.next_plan:
         return
-    dispatcher.next_plan = max(2 * calls, FIRST_REPLAN)
+    dispatcher.next_plan = 2 * calls
     if len({tuple(record.sizes.values()) for record in dispatcher.records()}) > 1:
         plan = dispatcher.chooser.plan
         _ask(dispatcher, after=0 if plan is None else plan.epoch)
