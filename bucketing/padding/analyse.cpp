@@ -22,7 +22,7 @@ class Walker {
  private:
   Arg resolved(const Arg& arg);
   Value constant(ConstantRef r);
-  bool touched(const Node& n, const std::vector<Arg>& args, const Kwargs& kwargs);
+  bool touched(const Node& n, const ArgList& args, const Kwargs& kwargs);
   bool padded(const Arg& arg);
 
   Pass& pass_;
@@ -50,7 +50,7 @@ Value Walker::constant(ConstantRef r) {
   const auto known = constants_.find(r.id);
   if (known != constants_.end()) return known->second;
   const TensorType& type = pass_.graph().constants[static_cast<size_t>(r.id)];
-  const int64_t id = pass_.emit("constant", {Arg{r}});
+  const int64_t id = pass_.emit("aten.clone.default", {Arg{r}});
   // Nothing is known of its elements: they may be infinite.
   Value v = pass_.result(id, pass_.fresh(pass_.sizes(type), State::finite()), type, State::anything());
   constants_.emplace(r.id, v);
@@ -64,7 +64,7 @@ bool Walker::padded(const Arg& arg) {
   return false;
 }
 
-bool Walker::touched(const Node& n, const std::vector<Arg>& args, const Kwargs& kwargs) {
+bool Walker::touched(const Node& n, const ArgList& args, const Kwargs& kwargs) {
   for (const Arg& a : args) {
     if (padded(a)) return true;
   }
@@ -88,7 +88,7 @@ void Walker::node(const Node& n) {
     if (numbers || is_assertion(n.name)) return;
     refuse("it returns no tensor");
   }
-  std::vector<Arg> args;
+  ArgList args;
   for (const Arg& a : n.args) args.push_back(resolved(a));
   Kwargs kwargs;
   for (const auto& [name, a] : n.kwargs) kwargs.emplace(name, resolved(a));

@@ -8,6 +8,8 @@
 namespace nc::padding {
 namespace {
 
+constexpr size_t kMaxTerms = 1024;
+
 std::optional<int64_t> checked_add(int64_t a, int64_t b) {
   int64_t r = 0;
   if (__builtin_add_overflow(a, b, &r)) return std::nullopt;
@@ -108,7 +110,9 @@ Expr ExprPool::mul(Expr a, Expr b) {
   const uint64_t key = (static_cast<uint64_t>(a.id) << 32) | b.id;
   if (const auto known = products_.find(key); known != products_.end()) return known->second;
   Terms product;
-  bool overflow = false;
+  // A size has few terms; what grows beyond that is not followed.
+  bool overflow = nodes_[a.id].terms.size() * nodes_[b.id].terms.size() > kMaxTerms;
+  if (overflow) return products_.emplace(key, opaque("*", {a, b})).first->second;
   for (const auto& [ma, ca] : nodes_[a.id].terms) {
     for (const auto& [mb, cb] : nodes_[b.id].terms) {
       std::map<uint32_t, uint32_t> powers(ma.begin(), ma.end());

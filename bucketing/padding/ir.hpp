@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "bucketing/padding/checked.hpp"
 #include "bucketing/padding/dtype.hpp"
 #include "bucketing/padding/expr.hpp"
 #include "bucketing/padding/state.hpp"
@@ -20,7 +21,7 @@ namespace nc::padding {
 // One argument of a call. What the engine has no use for (devices, layouts, enumerations, strings)
 // stays JSON and is handed on.
 struct Arg;
-using ArgList = std::vector<Arg>;
+using ArgList = Checked<Arg>;
 struct ValueRef {
   int64_t id = 0;
 };

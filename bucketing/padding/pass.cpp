@@ -18,10 +18,12 @@ bool Value::padded() const {
 }
 
 bool Value::padded(size_t dim) const {
+  if (dim >= dims.size()) return false;
   return std::any_of(dims[dim].begin(), dims[dim].end(), [](const Factor& f) { return f.padded; });
 }
 
 std::vector<Place> Value::places(size_t dim) const {
+  if (dim >= dims.size()) return {};
   std::vector<Place> found;
   for (size_t k = 0; k < dims[dim].size(); ++k) {
     if (dims[dim][k].padded) found.push_back({dim, k});
@@ -88,8 +90,8 @@ Expr Pass::product(const std::vector<Expr>& sizes) {
   return all;
 }
 
-std::vector<Expr> Pass::sizes(const TensorType& type) {
-  std::vector<Expr> all;
+Checked<Expr> Pass::sizes(const TensorType& type) {
+  Checked<Expr> all;
   all.reserve(type.sizes.size());
   for (const Expr e : type.sizes) all.push_back(unified(e));
   return all;
@@ -107,6 +109,10 @@ Dim Pass::canonical(Dim dim) {
     out.push_back(std::move(f));
   }
   return out;
+}
+
+Dim Pass::prefix_dim(Expr size, const State& state) {
+  return canonical({Factor{size, is_padded(size), state}});
 }
 
 Dim Pass::fresh(Expr size, const State& state) {

@@ -17,12 +17,6 @@
 
 namespace nc::padding {
 
-// The call cannot be padded, and why (for the user).
-struct Refusal {
-  std::string reason;
-};
-[[noreturn]] void refuse(std::string reason);
-
 // The graph makes sense only when these pairs of symbols are equal, which the request allows to assume.
 struct NeedEqual {
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -69,7 +63,7 @@ class Pass {
   Expr product(const std::vector<Expr>& sizes);
   Expr size(const Value& v, size_t dim) { return product(v.dims[dim]); }
   Expr num(int64_t n) { return pool_.integer(n); }
-  std::vector<Expr> sizes(const TensorType& type);
+  Checked<Expr> sizes(const TensorType& type);
   // The layout of a dimension of a new value. A product of symbols takes the order in which a view
   // merged it last, else it is a packed prefix.
   Dim fresh(Expr size, const State& state);
@@ -77,6 +71,8 @@ class Pass {
   // The plan is right only at buckets where e >= 0; the caller checks it.
   void require(Expr e);
   const std::vector<Expr>& required() const { return required_; }
+  // The layout of a dimension whose true part is a prefix.
+  Dim prefix_dim(Expr size, const State& state);
   Dim canonical(Dim dim);
   // Whether two dimensions have the same factors. Throws NeedEqual where that can be assumed.
   bool same(const Dim& a, const Dim& b);

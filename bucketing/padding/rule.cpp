@@ -38,6 +38,7 @@ const RuleTable& rules() {
     add_norm_rules(t);
     add_pool_rules(t);
     add_random_rules(t);
+    add_window_rules(t);
     return t;
   }();
   return table;
@@ -108,9 +109,9 @@ std::optional<Scalar> Call::scalar(size_t i, std::string_view name) const {
   return std::nullopt;
 }
 
-std::vector<Expr> Call::exprs(size_t i, std::string_view name) const {
+Checked<Expr> Call::exprs(size_t i, std::string_view name) const {
   const Arg& a = arg(i, name);
-  std::vector<Expr> all;
+  Checked<Expr> all;
   if (a.is_none()) return all;
   const auto* list = a.list();
   if (list == nullptr) return {as_expr(pass_, a)};
@@ -118,8 +119,8 @@ std::vector<Expr> Call::exprs(size_t i, std::string_view name) const {
   return all;
 }
 
-std::vector<int64_t> Call::integers(size_t i, std::string_view name) const {
-  std::vector<int64_t> all;
+Checked<int64_t> Call::integers(size_t i, std::string_view name) const {
+  Checked<int64_t> all;
   for (const Expr e : exprs(i, name)) {
     const auto c = pass_.pool().constant(e);
     if (!c) refuse("an argument depends on a size that varies");
@@ -141,13 +142,13 @@ bool Call::is_tensor_result(size_t k) const {
 
 size_t wrap(int64_t d, size_t rank) {
   const auto n = static_cast<int64_t>(rank);
-  const int64_t at = d < 0 ? d + std::max<int64_t>(n, 1) : d;
-  if (at < 0 || at >= std::max<int64_t>(n, 1)) refuse(fmt::format("dimension {} of {}", d, rank));
+  const int64_t at = d < 0 ? d + n : d;
+  if (at < 0 || at >= n) refuse(fmt::format("dimension {} of {}", d, rank));
   return static_cast<size_t>(at);
 }
 
-std::vector<size_t> wrap(const std::vector<int64_t>& ds, size_t rank) {
-  std::vector<size_t> all;
+Checked<size_t> wrap(const std::vector<int64_t>& ds, size_t rank) {
+  Checked<size_t> all;
   for (const int64_t d : ds) all.push_back(wrap(d, rank));
   return all;
 }

@@ -17,7 +17,7 @@ namespace nc::padding {
 // argument that was left out, or is None, is absent.
 class Call {
  public:
-  Call(Pass& pass, const Node& node, std::vector<Arg> args, Kwargs kwargs, const std::map<int64_t, Value>& values)
+  Call(Pass& pass, const Node& node, ArgList args, Kwargs kwargs, const std::map<int64_t, Value>& values)
       : pass_(pass), node_(node), args_(std::move(args)), kwargs_(std::move(kwargs)), values_(values) {}
 
   Pass& pass() const { return pass_; }
@@ -38,23 +38,23 @@ class Call {
   bool boolean(size_t i, bool otherwise, std::string_view name = {}) const;
   Expr expr(size_t i, int64_t otherwise, std::string_view name = {}) const;
   std::optional<Scalar> scalar(size_t i, std::string_view name = {}) const;  // a literal number
-  std::vector<int64_t> integers(size_t i, std::string_view name = {}) const;  // empty when absent
-  std::vector<Expr> exprs(size_t i, std::string_view name = {}) const;
+  Checked<int64_t> integers(size_t i, std::string_view name = {}) const;  // empty when absent
+  Checked<Expr> exprs(size_t i, std::string_view name = {}) const;
   static Expr as_expr(Pass& pass, const Arg& arg);
 
   // What the graph says of result k.
   const TensorType& type(size_t k = 0) const;
   bool is_tensor_result(size_t k) const;
-  std::vector<Expr> sizes(size_t k = 0) const { return pass_.sizes(type(k)); }
+  Checked<Expr> sizes(size_t k = 0) const { return pass_.sizes(type(k)); }
 
   // The call as it stands, its values replaced by the plan's.
-  const std::vector<Arg>& args() const { return args_; }
+  const ArgList& args() const { return args_; }
   const Kwargs& kwargs() const { return kwargs_; }
 
  private:
   Pass& pass_;
   const Node& node_;
-  std::vector<Arg> args_;
+  ArgList args_;
   Kwargs kwargs_;
   const std::map<int64_t, Value>& values_;  // by plan id
 };
@@ -99,6 +99,7 @@ void add_attention_rules(RuleTable& table);
 void add_norm_rules(RuleTable& table);
 void add_pool_rules(RuleTable& table);
 void add_random_rules(RuleTable& table);
+void add_window_rules(RuleTable& table);
 
 // Operators of the graphs whose rules are not in the set that the poison tests prove.
 boost::json::array unproven_operators(const Graph& forward, const Graph* backward);
@@ -107,7 +108,7 @@ boost::json::array unproven_operators(const Graph& forward, const Graph* backwar
 
 // d in [0, rank), negative ones counted from the end. Refuses others.
 size_t wrap(int64_t d, size_t rank);
-std::vector<size_t> wrap(const std::vector<int64_t>& ds, size_t rank);
+Checked<size_t> wrap(const std::vector<int64_t>& ds, size_t rank);
 inline Results one(Value v) { return {std::optional<Value>(std::move(v))}; }
 // The layout with every padded factor's state replaced.
 template <class F>

@@ -34,7 +34,7 @@ Results convolution(const Call& call) {
   Layout dims = {with_states({x.dims[0]}, [&](const State&) { return state; })[0]};
   const auto sizes = call.sizes();
   for (size_t d = 1; d < sizes.size(); ++d) {
-    dims.push_back(p.is_padded(sizes[d]) ? Dim{Factor{sizes[d], true, state}} : p.fresh(sizes[d], state));
+    dims.push_back(p.prefix_dim(sizes[d], state));
   }
   ArgList args = call.args();
   args[0] = Pass::ref(x);

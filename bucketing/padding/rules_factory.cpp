@@ -92,7 +92,8 @@ Results eye(const Call& call) {
   const int64_t row = p.along(p.iota(sizes[0]), 2, 0, sizes[0]);
   const int64_t column = p.along(p.iota(sizes[1]), 2, 1, sizes[1]);
   const int64_t id = p.cast(p.binary("aten.eq.Tensor", row, column), call.type().dtype);
-  return one(p.result(id, p.fresh(sizes, State::non_negative()), call.type(), State::non_negative()));
+  Layout dims = {p.prefix_dim(sizes[0], State::non_negative()), p.prefix_dim(sizes[1], State::non_negative())};
+  return one(p.result(id, std::move(dims), call.type(), State::non_negative()));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ Results index(const Call& call) {
   const auto* list = call.arg(1).list();
   if (list == nullptr) refuse("indices that are no list");
   std::vector<Value> indices;
-  std::vector<size_t> at;
+  Checked<size_t> at;
   ArgList args;
   for (size_t d = 0; d < list->size(); ++d) {
     const Arg& a = (*list)[d];

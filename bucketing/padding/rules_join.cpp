@@ -81,8 +81,10 @@ Results cat(const Call& call) {
   for (const Arg& a : *list) {
     Value x = call.tensor(a);
     if (x.rank() == 1 && rank > 1) continue;  // the empty tensor of old programs
+    if (x.rank() != rank) refuse("tensors of other ranks are joined");
     xs.push_back(std::move(x));
   }
+  if (xs.empty()) refuse("nothing to join");
   if (!equal_pieces(p, xs, d)) {
     for (Value& x : xs) x = packed(p, x, d);
   }
@@ -132,6 +134,7 @@ Results stack(const Call& call) {
   State data = State::zero();
   for (const Arg& a : *list) {
     Value x = call.tensor(a);
+    if (x.rank() + 1 != rank) refuse("tensors of other ranks are joined");
     x.dims.insert(x.dims.begin() + static_cast<ptrdiff_t>(d), Dim{});
     x.id = p.emit("aten.unsqueeze.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}});
     const State own = x.uniform ? State::constant(*x.uniform) : x.data;
@@ -184,7 +187,7 @@ struct Padding {
     const int64_t id = p.emit("aten.slice.Tensor", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Arg{from},
                                                     Arg{p.pool().add(from, length)}, Arg{int64_t{1}}});
     Layout dims = x.dims;
-    dims[d] = p.fresh(length, state);
+    dims[d] = p.prefix_dim(length, state);
     x = p.made(id, std::move(dims), x.dtype, x.data);
   }
 
@@ -197,7 +200,7 @@ struct Padding {
     const Expr length = p.pool().add(size, amount);
     if (*fixed < 0) return cut(d, p.num(-*fixed), length, true);
     const State tail = x.padded(d) ? x.at({d, 0}) : State::finite();
-    set(padded_to(d, amount, p.num(0)), d, p.fresh(length, tail));
+    set(padded_to(d, amount, p.num(0)), d, p.prefix_dim(length, tail));
   }
 
   void right(size_t d, Expr amount) {
@@ -215,7 +218,7 @@ struct Padding {
       const int64_t valid = p.binary("aten.lt.Tensor", p.iota(length), p.truth(size));
       id = p.where(p.along(valid, x.rank(), d, length), id, p.constant(fill.value().value_or(value), x.dtype));
     }
-    set(id, d, p.fresh(length, fill));
+    set(id, d, p.prefix_dim(length, fill));
   }
 };
 
@@ -233,6 +236,7 @@ Results constant_pad(const Call& call) {
                }(), State::constant(*x.uniform)), x.dtype, State::constant(*x.uniform));
   }
   Padding padding{call, value, x};
+  if (amounts.size() > 2 * x.rank()) refuse("more padding than dimensions");
   for (size_t i = 0; i + 1 < amounts.size(); i += 2) {
     const size_t d = x.rank() - 1 - i / 2;
     const bool nothing = p.pool().is_constant(amounts[i], 0) && p.pool().is_constant(amounts[i + 1], 0);

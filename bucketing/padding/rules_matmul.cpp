@@ -57,6 +57,7 @@ struct Product {
 
 Product multiply(Pass& p, Value a, Value b) {
   const size_t rank = a.rank();
+  if (rank < 2 || b.rank() != rank) refuse("a product of other ranks");
   contract(p, a, rank - 1, b, rank - 2);
   Layout dims;
   for (size_t d = 0; d + 2 < rank; ++d) {
@@ -103,11 +104,12 @@ Results add_matmul(const Call& call) {
       m.dims[d][k].state = finite_if(bias.is_finite() && m.dims[d][k].state.is_finite());
     }
   }
+  if (c.rank() > m.dims.size()) refuse("a sum of other ranks");
   const size_t skip = m.dims.size() - c.rank();
   for (size_t d = 0; d < c.rank(); ++d) {
     if (!c.uniform && !c.dims[d].empty() && !p.same(c.dims[d], m.dims[d + skip])) refuse("what is added is padded differently");
   }
-  const std::vector<Arg> args = {Pass::ref(c), Pass::ref(m.a), Pass::ref(m.b)};
+  const ArgList args = {Pass::ref(c), Pass::ref(m.a), Pass::ref(m.b)};
   return one(p.result(p.emit(call.op(), args, call.kwargs()), std::move(m.dims), call.type(),
                       finite_if(m.data.is_finite() && data_of(c).is_finite())));
 }
@@ -138,6 +140,7 @@ Results linear(const Call& call) {
   Value x = call.tensor(0);
   Value w = call.tensor(1);
   const auto bias = call.maybe_tensor(2);
+  if (x.rank() == 0 || w.rank() == 0) refuse("a product of numbers");
   contract(p, x, x.rank() - 1, w, w.rank() - 1);
   Layout dims;
   for (size_t d = 0; d + 1 < x.rank(); ++d) {
@@ -152,6 +155,39 @@ Results linear(const Call& call) {
                       finite_if(data_of(x).is_finite() && data_of(w).is_finite())));
 }
 
+// Rows of a in groups, each times its own matrix; or, with the rows summed over, one matrix per group.
+// Groups end at the true number of rows, so rows behind it are in no group.
+Results grouped(const Call& call) {
+  Pass& p = call.pass();
+  Value a = call.tensor(0);
+  Value b = call.tensor(1);
+  if (!call.is_tensor(2, "offs")) refuse("groups of a size that varies");
+  const Value ends = call.tensor(2, "offs");
+  if (ends.padded()) refuse("a number of groups that varies");
+  const auto packed = [&](Value& v, size_t d) {
+    if (v.padded(d)) p.conform(v, d, {Factor{p.size(v, d), true, State::anything()}});
+  };
+  Layout dims;
+  const bool rows_stay = a.rank() == 2 && b.rank() == 3;
+  if (rows_stay) {
+    if (b.padded() || a.padded(1)) refuse("matrices of groups of a size that varies");
+    packed(a, 0);
+    dims = {with_states({a.dims[0]}, [](const State&) { return State::anything(); })[0], b.dims[2]};
+  } else if (a.rank() == 2 && b.rank() == 2) {
+    if (a.padded(0) || b.padded(1)) refuse("matrices of groups of a size that varies");
+    packed(a, 1);
+    packed(b, 0);
+    dims = p.fresh(call.sizes(), State::finite());
+  } else {
+    refuse("groups along another dimension");
+  }
+  ArgList args = call.args();
+  args[0] = Pass::ref(a);
+  args[1] = Pass::ref(b);
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(),
+                      finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
+}
+
 }  // namespace
 
 void add_matmul_rules(RuleTable& table) {
@@ -161,6 +197,7 @@ void add_matmul_rules(RuleTable& table) {
   table.add({"dot", "vdot"}, dot, kWhy);
   table.add({"mv"}, mv, kWhy);
   table.add({"linear"}, linear, kWhy);
+  table.add({"_grouped_mm"}, grouped, "groups end at the true number of rows");
 }
 
 }  // namespace nc::padding

@@ -23,6 +23,7 @@ Layout head_layout(const Value& x, size_t split, bool keep_tail) {
 Results layer_norm(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
+  if (call.exprs(1).size() > x.rank()) refuse("a norm over more dimensions than there are");
   const size_t split = x.rank() - call.exprs(1).size();
   if (tail_is_padded(x, split)) refuse("a layer norm over a padded dimension");
   ArgList args = call.args();
@@ -44,6 +45,7 @@ Results layer_norm_backward(const Call& call) {
   const size_t statistics = rms ? 1 : 2;
   const Value grad = p.need(call.tensor(0), int64_t{0});
   const Value x = p.finite(call.tensor(1));
+  if (call.exprs(2).size() > x.rank()) refuse("a norm over more dimensions than there are");
   const size_t split = x.rank() - call.exprs(2).size();
   if (tail_is_padded(x, split)) refuse("a layer norm over a padded dimension");
   ArgList args = call.args();

@@ -82,7 +82,7 @@ Results pointwise(const Call& call) {
   const TensorType& type = call.type();
   const size_t rank = type.sizes.size();
   std::vector<Operand> operands;
-  std::vector<Arg> args = call.args();
+  ArgList args = call.args();
   std::string op = call.op();
   bool symbolic = false;
   for (size_t i = 0; i < args.size(); ++i) {

@@ -36,7 +36,7 @@ Layout pooled(const Call& call, const Value& x, size_t result, size_t count, con
     if (d + count < x.rank()) {
       dims.push_back(with_states({x.dims[d]}, [&](const State&) { return state; })[0]);
     } else {
-      dims.push_back(p.is_padded(sizes[d]) ? Dim{Factor{sizes[d], true, state}} : p.fresh(sizes[d], state));
+      dims.push_back(p.prefix_dim(sizes[d], state));
     }
   }
   return dims;
@@ -93,6 +93,7 @@ int64_t other_width(Pass& p, int64_t index, Expr width, bool to_true) {
 Results maximum(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
+  if (x.rank() < 3) refuse("pooling of a line");
   const auto places = spatial(x, 2);
   check(x, places);
   if (!places.empty() && call.boolean(5, false)) refuse("pooling with ceil_mode over a padded dimension");
@@ -116,6 +117,7 @@ Results maximum_backward(const Call& call) {
   Pass& p = call.pass();
   Value grad = call.tensor(0);
   const Value x = call.tensor(1);
+  if (x.rank() < 3) refuse("pooling of a line");
   const auto places = spatial(x, 2);
   check(x, places);
   if (!places.empty() && call.boolean(6, false)) refuse("pooling with ceil_mode over a padded dimension");

@@ -8,7 +8,7 @@ namespace nc::padding {
 namespace {
 
 struct Reduced {
-  std::vector<size_t> dims;
+  Checked<size_t> dims;
   bool keep = false;
 
   bool has(size_t d) const { return std::find(dims.begin(), dims.end(), d) != dims.end(); }

@@ -78,8 +78,8 @@ Results sort(const Call& call) {
   Layout indices = with_states(x.dims, [](const State&) { return State::non_negative(); });
   const bool whole = p.is_padded(length);
   if (is_topk && whole) refuse("a number of elements that varies");
-  values[d] = whole ? Dim{Factor{length, true, State::anything()}} : p.fresh(length, State::anything());
-  indices[d] = whole ? Dim{Factor{length, true, State::non_negative()}} : p.fresh(length, State::finite());
+  values[d] = whole ? Dim{Factor{length, true, State::anything()}} : p.prefix_dim(length, State::anything());
+  indices[d] = whole ? Dim{Factor{length, true, State::non_negative()}} : p.prefix_dim(length, State::finite());
   for (const Place& place : x.places()) {
     if (place.dim != d) values[place.dim][place.factor].state = x.any().is_finite() ? State::finite() : State::anything();
   }

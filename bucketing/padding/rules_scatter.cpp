@@ -69,6 +69,7 @@ Results scatter(const Call& call) {
   const Value raw = call.tensor(2);
   const size_t rank = x.rank();
   const size_t d = wrap(call.integer(1, 0), rank);
+  if (raw.rank() != rank) refuse("an index of another rank");
   const Mode mode = mode_of(call);
   std::optional<Value> src = call.maybe_tensor(3);
   if (!src && std::holds_alternative<Expr>(call.arg(3).v)) refuse("a value that varies with the sizes");
@@ -124,7 +125,7 @@ Results scatter(const Call& call) {
 // x[i0, i1, ...] += values, or = values.
 Results put(const Call& call, const Value& x, const ArgList& list, Value values, bool accumulate) {
   Pass& p = call.pass();
-  std::vector<size_t> at;
+  Checked<size_t> at;
   std::vector<Value> indices;
   ArgList args;
   for (size_t d = 0; d < list.size(); ++d) {

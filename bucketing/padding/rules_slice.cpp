@@ -44,9 +44,9 @@ std::pair<int64_t, Dim> take(Pass& p, const Value& x, size_t d, const Part& part
   if (part.length == size && part.step == 1) return {x.id, dim};
   ExprPool& pool = p.pool();
   const bool fixed = pool.constant(part.start).has_value();
-  const bool simple = dim.size() <= 1;
+  const bool simple = dim.size() <= 1 || x.uniform;
   const auto result = [&](const State& state) {
-    return part.length == p.num(1) ? Dim{} : Dim{p.fresh(part.length, state)};
+    return p.prefix_dim(part.length, state);
   };
   if (fixed && simple) {
     const Expr last = pool.add(part.start, pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))));
@@ -163,7 +163,7 @@ Results write(const Call& call, const Value& x, const Value& src, size_t d, cons
     // The padding of src, if any, comes to lie on the padding of x.
     if (x.padded(d)) {
       const State tail = src.padded(d) ? src.at({d, 0}) : own;
-      dims[d] = p.fresh(size, src.padded(d) ? join(tail, own) : own);
+      dims[d] = p.prefix_dim(size, src.padded(d) ? join(tail, own) : own);
       if (!src.padded(d)) p.require(pool.sub(size, end));
     } else {
       dims[d] = x.dims[d];
@@ -182,7 +182,7 @@ Results write(const Call& call, const Value& x, const Value& src, size_t d, cons
   }
   int64_t from = src.id;
   if (!src.dims[d].empty()) from = p.pick(src.id, d, clamped(p, at, p.truth(pool.sub(part.length, p.num(1)))));
-  dims[d] = x.uniform ? p.fresh(size, own) : x.dims[d];
+  dims[d] = x.uniform ? p.prefix_dim(size, own) : x.dims[d];
   const int64_t id = p.where(p.along(inside, x.rank(), d, size), from, x.id);
   return one(p.result(id, std::move(dims), call.type(), data));
 }
@@ -208,7 +208,7 @@ Results select_scatter(const Call& call) {
 }
 
 // x read at a computed position along each padded dimension in `ds`.
-Results reread(const Call& call, const std::vector<size_t>& ds, int64_t (*index)(const Call&, size_t, Expr)) {
+Results reread(const Call& call, const Checked<size_t>& ds, int64_t (*index)(const Call&, size_t, Expr)) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
   int64_t id = x.id;
@@ -272,7 +272,7 @@ Results diagonal(const Call& call) {
     if (d != a && d != b) dims.push_back(x.dims[d]);
   }
   const State state = x.padded(a) ? join(x.at({a, 0}), x.at({b, 0})) : State::finite();
-  dims.push_back(p.fresh(call.sizes().back(), state));
+  dims.push_back(p.prefix_dim(call.sizes().back(), state));
   const int64_t id = p.emit("aten.diagonal.default", {Pass::ref(x), Arg{offset}, dim_arg(a), dim_arg(b)});
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
 }

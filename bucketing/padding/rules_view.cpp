@@ -15,18 +15,36 @@ Results uniform_view(const Call& call, const Value& x, int64_t id) {
   return one(p.result(id, p.fresh(call.sizes(), State::constant(*x.uniform)), call.type(), x.data, x.uniform));
 }
 
+// regroup(); a packed prefix that has to come apart is first brought into the order of its symbols.
+Layout split_where_needed(Pass& p, Value& x, const std::vector<Expr>& sizes) {
+  try {
+    return regroup(p, x.dims, sizes);
+  } catch (const Refusal&) {
+    bool changed = false;
+    for (size_t d = 0; d < x.rank(); ++d) {
+      if (x.dims[d].size() != 1 || !x.padded(d)) continue;
+      const Dim known = p.fresh(p.size(x, d), State::anything());
+      if (known.size() < 2) continue;
+      p.conform(x, d, known);
+      changed = true;
+    }
+    if (!changed) throw;
+    return regroup(p, x.dims, sizes);
+  }
+}
+
 Results view(const Call& call) {
   Pass& p = call.pass();
-  const Value x = call.tensor(0);
+  Value x = call.tensor(0);
   const auto sizes = call.sizes();
   if (call.type().dtype != x.dtype) refuse("a view that changes the element type");
   if (x.uniform) return uniform_view(call, x, p.reshape(x.id, sizes));
-  Layout dims = regroup(p, x.dims, sizes);
+  Layout dims = split_where_needed(p, x, sizes);
   for (const Dim& dim : dims) p.remember_merge(dim);
   return one(p.result(p.reshape(x.id, sizes), std::move(dims), call.type(), x.data));
 }
 
-Results permute_by(const Call& call, const Value& x, const std::vector<size_t>& order) {
+Results permute_by(const Call& call, const Value& x, const Checked<size_t>& order) {
   Pass& p = call.pass();
   Layout dims;
   std::vector<int64_t> axes;
@@ -45,7 +63,7 @@ Results permute(const Call& call) {
 
 Results transpose(const Call& call) {
   const Value x = call.tensor(0);
-  std::vector<size_t> order(x.rank());
+  Checked<size_t> order(x.rank());
   std::iota(order.begin(), order.end(), size_t{0});
   if (call.name() == "t" || call.name() == "numpy_T") {
     std::reverse(order.begin(), order.end());

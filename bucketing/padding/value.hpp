@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bucketing/padding/checked.hpp"
 #include "bucketing/padding/dtype.hpp"
 #include "bucketing/padding/expr.hpp"
 #include "bucketing/padding/state.hpp"
@@ -22,8 +23,8 @@ struct Factor {
 };
 // Outermost first. Canonical: no factor of size 1, no two fixed ones side by side, no fixed one right
 // after a padded one (both are one prefix).
-using Dim = std::vector<Factor>;
-using Layout = std::vector<Dim>;
+using Dim = Checked<Factor>;
+using Layout = Checked<Dim>;
 
 // One factor of a layout.
 struct Place {

@@ -171,6 +171,17 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("GET", f"/v1/buckets?program={program}")
     call("GET", "/v1/buckets?program=x", fits=False)
 
+    tensor = {"t": "float32", "d": ["s0", 8], "s": [8, 1]}
+    graph: dict[str, Any] = {"ir": 1, "role": "inference", "symbols": [{"id": "s0", "range": [2, "inf"]}]}
+    graph["inputs"] = [{"kind": "data", "type": tensor}]
+    graph["nodes"] = [{"op": "aten.sum.dim_IntList", "a": [{"v": 0}, [0]], "out": {"t": "float32", "d": [8], "s": [1]}}]
+    graph["outputs"] = [{"v": 1}]
+    planned = call("POST", "/v1/padding/plan", {"request": 1, "forward": graph}).json
+    assert planned["forward"] and planned == call("POST", "/v1/padding/plan", {"request": 1, "forward": graph}).json
+    graph["nodes"][0]["op"] = "mylib.mystery.default"
+    assert call("POST", "/v1/padding/plan", {"request": 1, "forward": graph}).json["refusal"]["node"] == 0
+    call("POST", "/v1/padding/plan", {}, fits=False)
+
     call("GET", "/v1/stats")
     call("GET", "/v1/stats?namespace=n")
     call("GET", "/v1/entries?limit=1&kind=graph&failed=0&older_than_s=0")
