@@ -17,6 +17,7 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "client/bucket_types.hpp"
 #include "client/types.hpp"
 
 namespace nc {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "client/bucket_types.hpp"
 #include "client/json.hpp"
 #include "client/types.hpp"
 
