@@ -305,3 +305,20 @@ def test_verification_is_a_choice() -> None:
                 check(compiled, plain, 4, length)
             stats = neuroncache.stats()
             assert (stats["verified"], stats["mismatches"]) == (expected, 0)
+
+
+def test_a_plan_that_does_not_run_costs_speed_only() -> None:
+    def engine(request: dict[str, Any]) -> dict[str, Any]:
+        answer = naive_engine(request)
+        for node in answer["forward"]["nodes"]:
+            if node["op"] == "aten.reshape.default":
+                node["a"][1] = [3, 7, 11]
+        return answer
+
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, engine) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (5, 6, 20):
+            check(compiled, plain, 4, length)
+        stats = neuroncache.stats()
+        assert stats["errors"] > 0 and stats["bypass_reasons"]["exact_shape"] == 2

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neuroncache import counters, log
+from neuroncache import config, counters, log
 from neuroncache.bucketing import background, check
 from neuroncache.bucketing.buckets import Chooser
 from neuroncache.bucketing.capture import ticket_position
@@ -48,7 +48,13 @@ class Dispatcher:
             record = self._memo.get(self._key(args))
             if record is None:
                 record = self._miss(args)
-            return record.forward.run(args)
+            try:
+                return record.forward.run(args)
+            except Exception as error:
+                # A first call keeps its arguments until it has succeeded.
+                if not args or record.unit.exact or config.get("strict"):
+                    raise
+                return self._rescue(args, error)
 
         def backward(args: list[Any]) -> list[Any]:
             record = self._records[args.pop(self._ticket_position)]
@@ -118,6 +124,15 @@ class Dispatcher:
                 self._memo.clear()
             self._memo[key] = record
             return record
+
+    def _rescue(self, args: list[Any], error: Exception) -> list[Any]:
+        """The exact shape, for a call whose padded graph does not run at all; so it is from then on."""
+        counters.count("errors")
+        log.warn(f"rescue-{self.label}", f"{self.label}: a padded graph does not run: {type(error).__name__}: {error}")
+        with self._lock:
+            self.quarantined = f"it does not run: {type(error).__name__}"
+            self._memo = {}
+        return self._miss(args).forward.run(args)
 
     def _record(self, unit: Unit, sizes: dict[str, int]) -> Record:
         record = Record(unit, sizes, next(self._tickets))
