@@ -46,6 +46,8 @@ ErrnoMeaning meaning_of(int err) {
     case ENOENT:
     case ESRCH:
       return {Code::kNotFound, ""};
+    case EISDIR:
+      return {Code::kConflict, "a directory is where a file should be: name another place"};
     case ENOTDIR:
       return {Code::kInvalid, "a file is where a directory should be: move it away"};
     case EACCES:
@@ -61,7 +63,6 @@ ErrnoMeaning meaning_of(int err) {
       return {Code::kTooLarge, "the file is over the size that the system allows (ulimit -f)"};
     case EEXIST:
     case ENOTEMPTY:
-    case EISDIR:
       return {Code::kConflict, ""};
     case EINVAL:
       return {Code::kInvalid, ""};

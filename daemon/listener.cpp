@@ -100,7 +100,14 @@ Result<UniqueFd> Place::listen() {
   NC_ASSIGN(const Address address, address_of(path_));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_error(errno, "cannot make a socket", path_);
-  if (inode_of(path_) != 0) NC_TRY(fs_->remove(path_));  // nobody answers there: stale
+  struct stat there {};
+  if (::lstat(path_.c_str(), &there) == 0) {
+    if (!S_ISSOCK(there.st_mode)) {
+      return Error{Code::kConflict, fmt::format("{} is there already and is no socket", path_),
+                   "choose another place: --socket or NEURONCACHE_SOCKET"};
+    }
+    NC_TRY(fs_->remove(path_));  // nobody answers there: stale
+  }
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.raw), address.size) != 0) {
     return errno_error(errno, "cannot bind", path_);
   }

@@ -58,6 +58,7 @@ TEST(Error, FromErrno) {
   };
   for (const auto& c : cases)
     EXPECT_EQ(errno_error(c.err, "cannot use", "/x").code, c.code) << c.err;
+  EXPECT_FALSE(errno_error(EISDIR, "cannot read", "/x").action.empty());
   const Error full = errno_error(ENOSPC, "cannot write", "/x/y");
   EXPECT_EQ(full.message, "cannot write /x/y: No space left on device");
   EXPECT_NE(full.action, "");

@@ -81,7 +81,10 @@ TEST_F(PlaceTest, AFileThatIsNoSocketIsNotRemoved) {
   std::filesystem::copy_file("/proc/self/status", path());
   auto place = take(path());
   ASSERT_TRUE(place.ok() && *place);
-  EXPECT_FALSE((*place)->listen().ok());
+  const auto refused = (*place)->listen();
+  ASSERT_TRUE(refused.is(Code::kConflict));
+  EXPECT_NE(refused.error().message.find("no socket"), std::string::npos);
+  EXPECT_FALSE(refused.error().action.empty());
   EXPECT_TRUE(std::filesystem::exists(path()));
 }
 
