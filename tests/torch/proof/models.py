@@ -74,11 +74,15 @@ def _hf(kind: str, config: str, options: dict[str, Any], **more: Any) -> nn.Modu
     return model.float()
 
 
-def _causal(config: str, options: dict[str, Any], **more: Any) -> Callable[[], Model]:
+def _causal(
+    config: str, options: dict[str, Any], dtype: torch.dtype = torch.float32, **more: Any
+) -> Callable[[], Model]:
     def build() -> Model:
         arguments: dict[str, Any] = {"attn_implementation": "sdpa", **more}
-        module = _hf("AutoModelForCausalLM", config, {**_TOKENS, **options}, **arguments)
-        return Model(module, _text, _TEXT, ("loss", "logits"))
+        module = _hf("AutoModelForCausalLM", config, {**_TOKENS, **options}, **arguments).to(dtype)
+        # The usual way of experts has an operator of torch for bfloat16 alone.
+        tolerance = 1e-5 if dtype == torch.float32 else 4e-2
+        return Model(module, _text, _TEXT, ("loss", "logits"), tolerance=tolerance)
 
     return build
 
@@ -365,9 +369,10 @@ MODELS: dict[str, Callable[[], Model]] = {
     "gpt2": _causal("GPT2Config", {**_GPT2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}),
     "opt": _causal("OPTConfig", {**_OPT, "max_position_embeddings": 64, "word_embed_proj_dim": 32, "dropout": 0}),
     "mixtral": _causal("MixtralConfig", _MIXTRAL, experts_implementation="batched_mm"),
-    "mixtral_default": _causal("MixtralConfig", _MIXTRAL),
+    "mixtral_default": _causal("MixtralConfig", _MIXTRAL, torch.bfloat16),
     "qwen2_moe": _causal("Qwen2MoeConfig", _MOE, experts_implementation="batched_mm"),
-    "qwen2_moe_default": _causal("Qwen2MoeConfig", _MOE),
+    "qwen2_moe_default": _causal("Qwen2MoeConfig", _MOE, torch.bfloat16),
+    "llama_bfloat16": _causal("LlamaConfig", _gqa(), torch.bfloat16),
     "bert": _masked("BertConfig", _BERT),
     "modernbert": _masked(
         "ModernBertConfig",

@@ -449,9 +449,9 @@ class Traced:
 
     @property
     def symbolic(self) -> bool:
-        """Whether any size is still symbolic after tracing."""
+        """Whether any size is still symbolic after tracing, as far as is known."""
         half = self.pair.forward
-        return half is not None and any(entry["id"].startswith("s") for entry in half.graph.document["symbols"])
+        return half is None or any(entry["id"].startswith("s") for entry in half.graph.document["symbols"])
 
     def _fake(self, mode: FakeTensorMode, index: int, argument: Any, dynamic: Sequence[Dynamic]) -> Any:
         if not isinstance(argument, torch.Tensor):
