@@ -209,7 +209,8 @@ struct Padding {
     const Expr size = p.size(x, d);
     const Expr length = p.pool().add(size, amount);
     const auto fixed = p.pool().constant(amount);
-    if (fixed && *fixed < 0) return cut(d, p.num(0), length, false);
+    const bool shrinks = fixed ? *fixed < 0 : p.pool().nonnegative(p.pool().sub(p.num(0), amount));
+    if (shrinks) return cut(d, p.num(0), length, false);
     if (!fixed) p.require(amount);
     int64_t id = padded_to(d, p.num(0), amount);
     const State fill = State::constant(value).in(x.dtype);

@@ -164,8 +164,16 @@ Results grouped(const Call& call) {
   if (!call.is_tensor(2, "offs")) refuse("groups of a size that varies");
   const Value ends = call.tensor(2, "offs");
   if (ends.padded()) refuse("a number of groups that varies");
+  // Rows stay outermost in memory: the kernels want columns that are aligned.
+  const auto turned = [&](const Value& v) {
+    const int64_t id = p.emit("aten.permute.default", {Pass::ref(v), Pass::int_list({1, 0})});
+    return p.made(id, {v.dims[1], v.dims[0]}, v.dtype, v.data);
+  };
   const auto packed = [&](Value& v, size_t d) {
-    if (v.padded(d)) p.conform(v, d, {Factor{p.size(v, d), true, State::anything()}});
+    if (!v.padded(d) || v.dims[d].size() < 2) return;
+    if (d == 1) v = turned(v);
+    p.conform(v, 0, {Factor{p.size(v, 0), true, State::anything()}});
+    if (d == 1) v = turned(v);
   };
   Layout dims;
   const bool rows_stay = a.rank() == 2 && b.rank() == 3;
