@@ -1,5 +1,5 @@
-// Graphs come in, padding plans go out. An answer is kept like any other artifact, under the digest of
-// its request: a graph that some process has sent before costs one look-up.
+// Graphs come in, padding plans go out. An answer is kept like any other artifact, under the digest
+// of its request: a graph that some process has sent before costs one look-up.
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "bucketing/padding/engine.hpp"
@@ -55,7 +55,8 @@ void keep(Service& service, const ActionKey& key, KeyParts parts, const std::str
     auto published = service.store.publish(manifest);
     return published.ok() ? Status{} : Status{published.error()};
   };
-  if (Status ok = put(); !ok.ok()) log::debug("padding", "a padding plan was not kept: {}", ok.error().text());
+  if (Status ok = put(); !ok.ok())
+    log::debug("padding", "a padding plan was not kept: {}", ok.error().text());
 }
 
 }  // namespace

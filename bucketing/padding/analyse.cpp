@@ -1,9 +1,9 @@
 #include "bucketing/padding/analyse.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
+
+#include <fmt/format.h>
 
 namespace nc::padding {
 namespace {
@@ -52,15 +52,18 @@ Value Walker::constant(ConstantRef r) {
   const TensorType& type = pass_.graph().constants[static_cast<size_t>(r.id)];
   const int64_t id = pass_.emit("aten.clone.default", {Arg{r}});
   // Nothing is known of its elements: they may be infinite.
-  Value v = pass_.result(id, pass_.fresh(pass_.sizes(type), State::finite()), type, State::anything());
+  Value v =
+      pass_.result(id, pass_.fresh(pass_.sizes(type), State::finite()), type, State::anything());
   constants_.emplace(r.id, v);
   return v;
 }
 
 bool Walker::padded(const Arg& arg) {
   if (const auto* r = arg.ref()) return pass_.claims().at(r->id).padded();
-  if (const auto* list = arg.list()) return std::any_of(list->begin(), list->end(), [&](const Arg& a) { return padded(a); });
-  if (const auto* e = std::get_if<Expr>(&arg.v)) return pass_.is_padded(*e) || pass_.pool().is_opaque(*e);
+  if (const auto* list = arg.list())
+    return std::any_of(list->begin(), list->end(), [&](const Arg& a) { return padded(a); });
+  if (const auto* e = std::get_if<Expr>(&arg.v))
+    return pass_.is_padded(*e) || pass_.pool().is_opaque(*e);
   return false;
 }
 
@@ -82,9 +85,13 @@ bool Walker::touched(const Node& n, const ArgList& args, const Kwargs& kwargs) {
 }
 
 void Walker::node(const Node& n) {
-  const bool tensors = std::any_of(n.outs.begin(), n.outs.end(), [](const Type& t) { return std::holds_alternative<TensorType>(t); });
+  const bool tensors = std::any_of(n.outs.begin(), n.outs.end(), [](const Type& t) {
+    return std::holds_alternative<TensorType>(t);
+  });
   if (!tensors) {
-    const bool numbers = !n.outs.empty() && std::all_of(n.outs.begin(), n.outs.end(), [](const Type& t) { return std::holds_alternative<Expr>(t); });
+    const bool numbers = !n.outs.empty() &&
+                         std::all_of(n.outs.begin(), n.outs.end(),
+                                     [](const Type& t) { return std::holds_alternative<Expr>(t); });
     if (numbers || is_assertion(n.name)) return;
     refuse("it returns no tensor");
   }
@@ -98,20 +105,24 @@ void Walker::node(const Node& n) {
   if (!is_touched) {
     results = unchanged(call);
   } else {
-    if (n.name.ends_with('_') && !n.name.starts_with("__")) refuse("it changes a padded tensor in place");
+    if (n.name.ends_with('_') && !n.name.starts_with("__"))
+      refuse("it changes a padded tensor in place");
     const Rule* rule = rules().find(n.name);
     if (rule == nullptr) refuse("there is no rule for it");
     results = rule->run(call);
   }
   if (results.size() < n.outs.size()) refuse("its rule follows fewer results than it has");
-  for (size_t k = 0; k < n.outs.size(); ++k) state_.values[static_cast<size_t>(n.first_value) + k] = std::move(results[k]);
+  for (size_t k = 0; k < n.outs.size(); ++k)
+    state_.values[static_cast<size_t>(n.first_value) + k] = std::move(results[k]);
 }
 
 // Operators whose rules are worth running without padding: they know constants and finite values.
 bool has_states(std::string_view name) {
-  static const std::set<std::string_view> names = {"full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "new_zeros", "new_ones",
-                                                   "new_full", "scalar_tensor", "expand", "view", "_unsafe_view", "reshape", "squeeze",
-                                                   "unsqueeze", "permute", "transpose", "t"};
+  static const std::set<std::string_view> names = {
+      "full",      "zeros",     "ones",         "full_like", "zeros_like",
+      "ones_like", "new_zeros", "new_ones",     "new_full",  "scalar_tensor",
+      "expand",    "view",      "_unsafe_view", "reshape",   "squeeze",
+      "unsqueeze", "permute",   "transpose",    "t"};
   return names.contains(name);
 }
 
@@ -139,15 +150,18 @@ Results unchanged(const Call& call) {
   };
   for (const Arg& a : args) look(a);
   const auto count = static_cast<int64_t>(call.node().outs.size());
-  const int64_t first = call.node().several ? p.emit_several(call.op(), count, std::move(args), call.kwargs())
-                                            : p.emit(call.op(), std::move(args), call.kwargs());
+  const int64_t first = call.node().several
+                            ? p.emit_several(call.op(), count, std::move(args), call.kwargs())
+                            : p.emit(call.op(), std::move(args), call.kwargs());
   Results out;
   for (size_t k = 0; k < call.node().outs.size(); ++k) {
     if (!call.is_tensor_result(k)) {
       out.emplace_back();
       continue;
     }
-    out.emplace_back(p.result(first + static_cast<int64_t>(k), p.fresh(call.sizes(k), State::finite()), call.type(k), finite_if(finite)));
+    out.emplace_back(p.result(first + static_cast<int64_t>(k),
+                              p.fresh(call.sizes(k), State::finite()), call.type(k),
+                              finite_if(finite)));
   }
   return out;
 }
@@ -161,7 +175,8 @@ Value arriving(Pass& p, int64_t id, const TensorType& type, const State& state) 
   Layout dims;
   for (const Expr size : p.sizes(type)) {
     Dim dim = p.fresh(size, state);
-    // A merged dimension that comes from outside was most likely merged in the order of the symbols.
+    // A merged dimension that comes from outside was most likely merged in the order of the
+    // symbols.
     if (dim.size() == 1 && dim[0].padded && p.pool().is_product(size)) {
       Dim split;
       Expr rest = size;

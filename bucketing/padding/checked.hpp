@@ -1,7 +1,8 @@
 // Refusing, and lists that refuse what lies beyond them.
 //
-// Rules index dimensions, sizes and arguments by what an operator's schema says. A graph that comes from
-// outside may say otherwise; such a call is refused like any other that the rule does not expect.
+// Rules index dimensions, sizes and arguments by what an operator's schema says. A graph that comes
+// from outside may say otherwise; such a call is refused like any other that the rule does not
+// expect.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Emitting plan nodes, and masks.
-#include <fmt/format.h>
-
 #include <algorithm>
+
 #include <boost/json/serialize.hpp>
+#include <fmt/format.h>
 
 #include "bucketing/padding/pass.hpp"
 
@@ -10,7 +10,9 @@ namespace nc::padding {
 namespace json = boost::json;
 namespace {
 
-std::string text(Scalar value) { return json::serialize(to_json(value)); }
+std::string text(Scalar value) {
+  return json::serialize(to_json(value));
+}
 
 Arg scalar_arg(Scalar value) {
   return std::visit([](auto v) { return Arg{v}; }, value);
@@ -19,12 +21,14 @@ Arg scalar_arg(Scalar value) {
 }  // namespace
 
 int64_t Pass::emit(std::string op, ArgList args, Kwargs kwargs) {
-  nodes_.push_back({std::move(op), std::move(args), std::move(kwargs), next_value_, 1, false, from_});
+  nodes_.push_back(
+      {std::move(op), std::move(args), std::move(kwargs), next_value_, 1, false, from_});
   return next_value_++;
 }
 
 int64_t Pass::emit_several(std::string op, int64_t count, ArgList args, Kwargs kwargs) {
-  nodes_.push_back({std::move(op), std::move(args), std::move(kwargs), next_value_, count, true, from_});
+  nodes_.push_back(
+      {std::move(op), std::move(args), std::move(kwargs), next_value_, count, true, from_});
   const int64_t first = next_value_;
   next_value_ += count;
   return first;
@@ -42,7 +46,9 @@ Arg Pass::int_list(const std::vector<int64_t>& values) {
   return Arg{std::move(list)};
 }
 
-Arg Pass::device() const { return Arg{json::value{{"device", graph_.device}}}; }
+Arg Pass::device() const {
+  return Arg{json::value{{"device", graph_.device}}};
+}
 
 int64_t Pass::constant(Scalar value, const Dtype& dtype) {
   return once(fmt::format("constant {} {}", text(value), dtype.name()), [&] {
@@ -60,7 +66,8 @@ int64_t Pass::bucket_size(Expr e) {
 
 int64_t Pass::truth(Expr e) {
   if (const auto c = pool_.constant(e)) return constant(*c, Dtype("int64"));
-  if (pool_.is_opaque(e)) refuse(fmt::format("a length is {}, which the analysis does not know", pool_.text(e)));
+  if (pool_.is_opaque(e))
+    refuse(fmt::format("a length is {}, which the analysis does not know", pool_.text(e)));
   return once(fmt::format("truth {}", e.id), [&] {
     truths_.push_back({e, false});
     return -static_cast<int64_t>(truths_.size());
@@ -82,7 +89,8 @@ int64_t Pass::iota(Expr e) {
 }
 
 int64_t Pass::prefix(Expr e) {
-  return once(fmt::format("prefix {}", e.id), [&] { return binary("aten.lt.Tensor", iota(e), truth(e)); });
+  return once(fmt::format("prefix {}", e.id),
+              [&] { return binary("aten.lt.Tensor", iota(e), truth(e)); });
 }
 
 int64_t Pass::reshape(int64_t id, const std::vector<Expr>& sizes) {
@@ -127,7 +135,8 @@ int64_t Pass::to_padded(int64_t index, const Dim& dim, bool non_negative) {
     if (k > 0) {
       const int64_t size = truth(dim[k].size);
       digit = binary("aten.remainder.Tensor", rest, size);
-      rest = emit("aten.div.Tensor_mode", {ref(rest), ref(size)}, {{"rounding_mode", Arg{std::string("floor")}}});
+      rest = emit("aten.div.Tensor_mode", {ref(rest), ref(size)},
+                  {{"rounding_mode", Arg{std::string("floor")}}});
     }
     if (k + 1 == dim.size()) {
       out = digit;
@@ -203,7 +212,8 @@ Value Pass::masked(const Value& v, std::vector<Place> places, Scalar value, bool
   if (v.uniform) out.data = State::constant(*v.uniform);
   Filled exact{out, places};
   for (const Place& p : v.places()) {
-    if (std::find(places.begin(), places.end(), p) == places.end()) exact.v.dims[p.dim][p.factor].state = v.at(p);
+    if (std::find(places.begin(), places.end(), p) == places.end())
+      exact.v.dims[p.dim][p.factor].state = v.at(p);
   }
   filled_.emplace(id, std::move(exact));
   claims_[id] = out;

@@ -1,10 +1,10 @@
 #include "bucketing/padding/engine.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <boost/json.hpp>
 #include <exception>
+
+#include <boost/json.hpp>
+#include <fmt/format.h>
 
 #include "bucketing/padding/analyse.hpp"
 #include "bucketing/padding/write_plan.hpp"
@@ -27,7 +27,8 @@ struct Link {
 class Classes {
  public:
   std::string root(std::string name) const {
-    for (auto it = parent_.find(name); it != parent_.end(); it = parent_.find(name)) name = it->second;
+    for (auto it = parent_.find(name); it != parent_.end(); it = parent_.find(name))
+      name = it->second;
     return name;
   }
   bool join(const std::string& a, const std::string& b) {
@@ -52,10 +53,12 @@ class Planner {
  private:
   Result<void> read(const json::object& o);
   Result<void> read_link(const json::object& o);
-  Result<void> read_pairs(const json::value* v, std::map<int64_t, int64_t>& to, size_t inputs, size_t outputs) const;
+  Result<void> read_pairs(const json::value* v, std::map<int64_t, int64_t>& to, size_t inputs,
+                          size_t outputs) const;
   json::value attempt();
   std::vector<std::optional<Arrival>> forward_inputs(Pass& pass) const;
-  std::vector<std::optional<Arrival>> backward_inputs(Pass& pass, const Pass& forward, const Analysed& done) const;
+  std::vector<std::optional<Arrival>> backward_inputs(Pass& pass, const Pass& forward,
+                                                      const Analysed& done) const;
   json::value refusal(std::string_view graph, const RefusedNode& why) const;
 
   ExprPool pool_;
@@ -69,15 +72,18 @@ class Planner {
   bool claims_ = false;
 };
 
-Result<void> Planner::read_pairs(const json::value* v, std::map<int64_t, int64_t>& to, size_t inputs, size_t outputs) const {
+Result<void> Planner::read_pairs(const json::value* v, std::map<int64_t, int64_t>& to,
+                                 size_t inputs, size_t outputs) const {
   if (v == nullptr) return {};
   if (!v->is_array()) return invalid("a link is no list of pairs");
   for (const auto& item : v->get_array()) {
     const auto* pair = item.if_array();
-    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_int64() || !(*pair)[1].is_int64()) return invalid("a link is no pair of numbers");
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_int64() || !(*pair)[1].is_int64())
+      return invalid("a link is no pair of numbers");
     const int64_t b = (*pair)[0].get_int64();
     const int64_t f = (*pair)[1].get_int64();
-    if (b < 0 || f < 0 || static_cast<size_t>(b) >= inputs || static_cast<size_t>(f) >= outputs) return invalid("a link names an input or output that does not exist");
+    if (b < 0 || f < 0 || static_cast<size_t>(b) >= inputs || static_cast<size_t>(f) >= outputs)
+      return invalid("a link names an input or output that does not exist");
     to[b] = f;
   }
   return {};
@@ -87,35 +93,45 @@ Result<void> Planner::read_link(const json::object& o) {
   const auto* backward = o.if_contains("backward");
   if (backward == nullptr || backward->is_null()) return {};
   const auto* link = o.if_contains("link");
-  if (link == nullptr || !link->is_object()) return invalid("a backward graph comes without a link");
+  if (link == nullptr || !link->is_object())
+    return invalid("a backward graph comes without a link");
   const auto* symbols = link->get_object().if_contains("symbols");
   const auto* graph = backward->if_object();
   const auto* table = graph == nullptr ? nullptr : graph->if_contains("symbols");
   if (symbols == nullptr || !symbols->is_array()) return invalid("a link has no symbols");
   const size_t count = table != nullptr && table->is_array() ? table->get_array().size() : 0;
-  if (symbols->get_array().size() != count) return invalid("a link has another number of symbols than the backward graph");
+  if (symbols->get_array().size() != count)
+    return invalid("a link has another number of symbols than the backward graph");
   for (size_t i = 0; i < count; ++i) {
     const auto& target = symbols->get_array()[i];
     const auto* entry = table->get_array()[i].if_object();
     const auto* id = entry == nullptr ? nullptr : entry->if_contains("id");
     if (id == nullptr || !id->is_string()) return invalid("a symbol has no id");
-    if (!target.is_int64() || target.get_int64() < 0 || static_cast<size_t>(target.get_int64()) >= forward_.symbols.size()) {
+    if (!target.is_int64() || target.get_int64() < 0 ||
+        static_cast<size_t>(target.get_int64()) >= forward_.symbols.size()) {
       return invalid("a symbol of the backward graph is none of the forward graph");
     }
-    link_.rename.emplace(std::string(id->get_string()), forward_.symbols[static_cast<size_t>(target.get_int64())]);
+    link_.rename.emplace(std::string(id->get_string()),
+                         forward_.symbols[static_cast<size_t>(target.get_int64())]);
   }
   auto read = read_graph(*backward, pool_, link_.rename);
   if (!read) return std::move(read).error().context("the backward graph");
   backward_ = *std::move(read);
   const auto& l = link->get_object();
-  if (auto r = read_pairs(l.if_contains("saved"), link_.saved, backward_->inputs.size(), forward_.outputs.size()); !r) return r;
-  return read_pairs(l.if_contains("tangents"), link_.tangents, backward_->inputs.size(), forward_.outputs.size());
+  if (auto r = read_pairs(l.if_contains("saved"), link_.saved, backward_->inputs.size(),
+                          forward_.outputs.size());
+      !r)
+    return r;
+  return read_pairs(l.if_contains("tangents"), link_.tangents, backward_->inputs.size(),
+                    forward_.outputs.size());
 }
 
 Result<void> Planner::read(const json::object& o) {
   const auto* version = o.if_contains("request");
   if (version == nullptr || !version->is_int64()) return invalid("a request has no version");
-  if (version->get_int64() != 1) return Error{Code::kUnsupported, "the request is not of version 1", "use a client of the same version"};
+  if (version->get_int64() != 1)
+    return Error{Code::kUnsupported, "the request is not of version 1",
+                 "use a client of the same version"};
   const auto* forward = o.if_contains("forward");
   if (forward == nullptr) return invalid("a request has no forward graph");
   auto read = read_graph(*forward, pool_, {});
@@ -125,7 +141,9 @@ Result<void> Planner::read(const json::object& o) {
   if (const auto* pairs = o.if_contains("equal"); pairs != nullptr && pairs->is_array()) {
     for (const auto& item : pairs->get_array()) {
       const auto* pair = item.if_array();
-      if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_string()) return invalid("equal symbols are no pair of ids");
+      if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() ||
+          !(*pair)[1].is_string())
+        return invalid("equal symbols are no pair of ids");
       equal_.join(std::string((*pair)[0].get_string()), std::string((*pair)[1].get_string()));
     }
   }
@@ -154,7 +172,8 @@ std::vector<std::optional<Arrival>> Planner::forward_inputs(Pass& pass) const {
   return all;
 }
 
-std::vector<std::optional<Arrival>> Planner::backward_inputs(Pass& pass, const Pass& forward, const Analysed& done) const {
+std::vector<std::optional<Arrival>> Planner::backward_inputs(Pass& pass, const Pass& forward,
+                                                             const Analysed& done) const {
   std::vector<std::optional<Arrival>> all;
   for (size_t i = 0; i < backward_->inputs.size(); ++i) {
     const auto id = static_cast<int64_t>(i);
@@ -165,12 +184,15 @@ std::vector<std::optional<Arrival>> Planner::backward_inputs(Pass& pass, const P
     }
     const auto saved = link_.saved.find(id);
     const auto tangent = link_.tangents.find(id);
-    const auto* source = saved != link_.saved.end()        ? forward_.outputs[static_cast<size_t>(saved->second)].ref()
-                         : tangent != link_.tangents.end() ? forward_.outputs[static_cast<size_t>(tangent->second)].ref()
-                                                           : nullptr;
+    const auto* source = saved != link_.saved.end()
+                             ? forward_.outputs[static_cast<size_t>(saved->second)].ref()
+                         : tangent != link_.tangents.end()
+                             ? forward_.outputs[static_cast<size_t>(tangent->second)].ref()
+                             : nullptr;
     if (source == nullptr) {
       const bool zero = tangent != link_.tangents.end() || options_.inputs_are_zero;
-      all.emplace_back(Arrival{arriving(pass, id, *type, zero ? State::zero() : State::anything()), false});
+      all.emplace_back(
+          Arrival{arriving(pass, id, *type, zero ? State::zero() : State::anything()), false});
       continue;
     }
     const Value& made = *done.values[static_cast<size_t>(source->id)];
@@ -178,7 +200,10 @@ std::vector<std::optional<Arrival>> Planner::backward_inputs(Pass& pass, const P
     const Value v = kept ? forward.latest(made) : made;
     Layout dims = kept ? v.dims : with_states(v.dims, [](const State&) { return State::zero(); });
     for (const Dim& dim : dims) pass.remember_merge(dim);
-    all.emplace_back(Arrival{pass.result(id, std::move(dims), *type, kept ? v.data : State::finite(), kept ? v.uniform : std::nullopt), kept});
+    all.emplace_back(
+        Arrival{pass.result(id, std::move(dims), *type, kept ? v.data : State::finite(),
+                            kept ? v.uniform : std::nullopt),
+                kept});
   }
   return all;
 }
@@ -196,7 +221,8 @@ json::value Planner::attempt() {
     Pass forward(pool_, forward_, options_);
     const Analysed done = analyse(forward, forward_inputs(forward));
     for (const Arg& out : forward_.outputs) {
-      if (out.ref() != nullptr && !done.values[static_cast<size_t>(out.ref()->id)]) refuse("an output is nothing the analysis follows");
+      if (out.ref() != nullptr && !done.values[static_cast<size_t>(out.ref()->id)])
+        refuse("an output is nothing the analysis follows");
     }
     std::set<int64_t> kept;
     for (const auto& [b, f] : link_.saved) kept.insert(f);
@@ -209,7 +235,8 @@ json::value Planner::attempt() {
       backward.learn(forward.merges());
       const Analysed back = analyse(backward, backward_inputs(backward, forward, done));
       for (const Arg& out : backward_->outputs) {
-        if (out.ref() != nullptr && !back.values[static_cast<size_t>(out.ref()->id)]) refuse("a gradient is nothing the analysis follows");
+        if (out.ref() != nullptr && !back.values[static_cast<size_t>(out.ref()->id)])
+          refuse("a gradient is nothing the analysis follows");
       }
       second = write_plan(backward, back, {}, claims_);
       masks += second->masks;
@@ -245,7 +272,8 @@ Result<json::value> Planner::run(const json::value& request) {
     return r.error();
   }
   for (const auto& name : forward_.symbols) {
-    if (name.starts_with('u')) return refusal("forward", {-1, "", "a size is known only at run time"});
+    if (name.starts_with('u'))
+      return refusal("forward", {-1, "", "a size is known only at run time"});
   }
   const std::vector<std::string> names = forward_.symbols;
   for (size_t tries = 0; tries <= names.size(); ++tries) {
@@ -274,7 +302,8 @@ Result<json::value> Planner::run(const json::value& request) {
       }
     }
   }
-  return Error{Code::kInternal, "the padding analysis did not settle which sizes are equal", "report the graph"};
+  return Error{Code::kInternal, "the padding analysis did not settle which sizes are equal",
+               "report the graph"};
 }
 
 }  // namespace
@@ -283,7 +312,8 @@ Result<json::value> plan(const json::value& request) {
   try {
     return Planner().run(request);
   } catch (const std::exception& e) {
-    return Error{Code::kInternal, fmt::format("the padding analysis failed: {}", e.what()), "report the graph; it runs unpadded"};
+    return Error{Code::kInternal, fmt::format("the padding analysis failed: {}", e.what()),
+                 "report the graph; it runs unpadded"};
   }
 }
 

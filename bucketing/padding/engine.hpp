@@ -1,8 +1,9 @@
 // The padding engine: from a request of docs/padding.md to its answer.
 #pragma once
 
-#include <boost/json/value.hpp>
 #include <string_view>
+
+#include <boost/json/value.hpp>
 
 #include "base/result.hpp"
 

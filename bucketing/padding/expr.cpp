@@ -1,9 +1,10 @@
 #include "bucketing/padding/expr.hpp"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <functional>
 #include <tuple>
+
+#include <boost/json.hpp>
 
 namespace nc::padding {
 namespace {
@@ -35,7 +36,9 @@ void add_new(std::vector<std::string>& to, const std::vector<std::string>& from)
 
 }  // namespace
 
-ExprPool::ExprPool() { intern({}); }  // handle 0 is zero
+ExprPool::ExprPool() {
+  intern({});
+}  // handle 0 is zero
 
 Expr ExprPool::intern(Terms terms) {
   const auto known = by_terms_.find(terms);
@@ -63,7 +66,8 @@ Expr ExprPool::intern(Terms terms) {
 }
 
 Expr ExprPool::atom(Atom value) {
-  std::string key = std::to_string(static_cast<int>(value.kind)) + ":" + value.name + ":" + value.literal;
+  std::string key =
+      std::to_string(static_cast<int>(value.kind)) + ":" + value.name + ":" + value.literal;
   for (const Expr arg : value.args) key += "," + std::to_string(arg.id);
   auto [entry, is_new] = by_atom_.try_emplace(key, static_cast<uint32_t>(atoms_.size()));
   if (is_new) atoms_.push_back(std::move(value));
@@ -103,7 +107,9 @@ Expr ExprPool::add(Expr a, Expr b) {
   return intern(std::move(sum));
 }
 
-Expr ExprPool::sub(Expr a, Expr b) { return add(a, mul(integer(-1), b)); }
+Expr ExprPool::sub(Expr a, Expr b) {
+  return add(a, mul(integer(-1), b));
+}
 
 Expr ExprPool::mul(Expr a, Expr b) {
   if (b < a) std::swap(a, b);
@@ -119,7 +125,8 @@ Expr ExprPool::mul(Expr a, Expr b) {
       for (const auto& [id, power] : mb) powers[id] += power;
       const Monomial monomial(powers.begin(), powers.end());
       const auto c = checked_mul(ca, cb);
-      const auto total = c ? checked_add(product.contains(monomial) ? product[monomial] : 0, *c) : c;
+      const auto total =
+          c ? checked_add(product.contains(monomial) ? product[monomial] : 0, *c) : c;
       if (!total) {
         overflow = true;
       } else if (*total == 0) {
@@ -173,8 +180,12 @@ Expr ExprPool::extreme(AtomKind kind, Expr a, Expr b) {
   return atom({kind, "", {a, b}, ""});
 }
 
-Expr ExprPool::max(Expr a, Expr b) { return extreme(AtomKind::kMax, a, b); }
-Expr ExprPool::min(Expr a, Expr b) { return extreme(AtomKind::kMin, a, b); }
+Expr ExprPool::max(Expr a, Expr b) {
+  return extreme(AtomKind::kMax, a, b);
+}
+Expr ExprPool::min(Expr a, Expr b) {
+  return extreme(AtomKind::kMin, a, b);
+}
 
 std::optional<int64_t> ExprPool::constant(Expr e) const {
   const Terms& terms = nodes_[e.id].terms;
@@ -183,7 +194,9 @@ std::optional<int64_t> ExprPool::constant(Expr e) const {
   return std::nullopt;
 }
 
-bool ExprPool::is_constant(Expr e, int64_t value) const { return constant(e) == value; }
+bool ExprPool::is_constant(Expr e, int64_t value) const {
+  return constant(e) == value;
+}
 
 std::optional<Expr> ExprPool::divide(Expr a, Expr b) {
   if (nodes_[b.id].terms.empty()) return std::nullopt;
@@ -249,9 +262,15 @@ bool ExprPool::is_single_symbol(Expr e) const {
   return m.size() == 1 && m[0].second == 1 && atoms_[m[0].first].kind == AtomKind::kSymbol;
 }
 
-const std::vector<std::string>& ExprPool::symbols(Expr e) const { return nodes_[e.id].symbols; }
-bool ExprPool::is_opaque(Expr e) const { return nodes_[e.id].opaque; }
+const std::vector<std::string>& ExprPool::symbols(Expr e) const {
+  return nodes_[e.id].symbols;
+}
+bool ExprPool::is_opaque(Expr e) const {
+  return nodes_[e.id].opaque;
+}
 
-void ExprPool::set_lower(std::string_view symbol, int64_t least) { lower_[std::string(symbol)] = least; }
+void ExprPool::set_lower(std::string_view symbol, int64_t least) {
+  lower_[std::string(symbol)] = least;
+}
 
 }  // namespace nc::padding

@@ -8,7 +8,6 @@
 // Grammar on the wire: `expr` of docs/ir.md.
 #pragma once
 
-#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,6 +18,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include <boost/json/fwd.hpp>
 
 namespace nc::padding {
 
@@ -98,8 +99,10 @@ class ExprPool {
   Expr extreme(AtomKind kind, Expr a, Expr b);
   std::optional<int64_t> lower_bound(Expr e) const;
   std::optional<int64_t> atom_lower(const Atom& atom) const;
-  std::optional<int64_t> atom_value(const Atom& atom, const std::map<std::string, int64_t>& sizes) const;
-  std::optional<int64_t> with_atoms(Expr e, const std::function<std::optional<int64_t>(const Atom&)>& value) const;
+  std::optional<int64_t> atom_value(const Atom& atom,
+                                    const std::map<std::string, int64_t>& sizes) const;
+  std::optional<int64_t> with_atoms(
+      Expr e, const std::function<std::optional<int64_t>(const Atom&)>& value) const;
   boost::json::value atom_json(const Atom& atom) const;
 
   std::deque<Node> nodes_;

@@ -1,6 +1,7 @@
 // Substitution, evaluation, bounds and the wire form of expressions.
-#include <boost/json.hpp>
 #include <limits>
+
+#include <boost/json.hpp>
 
 #include "bucketing/padding/expr.hpp"
 
@@ -19,7 +20,8 @@ std::optional<int64_t> power(int64_t base, uint32_t exponent) {
 }
 
 std::optional<int64_t> floor_divide(std::optional<int64_t> a, std::optional<int64_t> b) {
-  if (!a || !b || *b == 0 || (*a == std::numeric_limits<int64_t>::min() && *b == -1)) return std::nullopt;
+  if (!a || !b || *b == 0 || (*a == std::numeric_limits<int64_t>::min() && *b == -1))
+    return std::nullopt;
   const int64_t q = *a / *b;
   return (*a % *b != 0 && (*a < 0) != (*b < 0)) ? q - 1 : q;
 }
@@ -44,11 +46,20 @@ Expr ExprPool::substitute(Expr e, const std::map<std::string, Expr>& by) {
         std::vector<Expr> args;
         for (const Expr arg : a.args) args.push_back(substitute(arg, by));
         switch (a.kind) {
-          case AtomKind::kFloorDiv: value = floor_div(args[0], args[1]); break;
-          case AtomKind::kMod: value = mod(args[0], args[1]); break;
-          case AtomKind::kMax: value = max(args[0], args[1]); break;
-          case AtomKind::kMin: value = min(args[0], args[1]); break;
-          default: value = opaque(a.literal, std::move(args));
+          case AtomKind::kFloorDiv:
+            value = floor_div(args[0], args[1]);
+            break;
+          case AtomKind::kMod:
+            value = mod(args[0], args[1]);
+            break;
+          case AtomKind::kMax:
+            value = max(args[0], args[1]);
+            break;
+          case AtomKind::kMin:
+            value = min(args[0], args[1]);
+            break;
+          default:
+            value = opaque(a.literal, std::move(args));
         }
       }
       for (uint32_t i = 0; i < exponent; ++i) product = mul(product, value);
@@ -84,9 +95,12 @@ std::optional<int64_t> ExprPool::atom_value(const Atom& a,
   const auto y = evaluate(a.args[1], sizes);
   if (!x || !y) return std::nullopt;
   switch (a.kind) {
-    case AtomKind::kFloorDiv: return floor_divide(x, y);
-    case AtomKind::kMax: return std::max(*x, *y);
-    case AtomKind::kMin: return std::min(*x, *y);
+    case AtomKind::kFloorDiv:
+      return floor_divide(x, y);
+    case AtomKind::kMax:
+      return std::max(*x, *y);
+    case AtomKind::kMin:
+      return std::min(*x, *y);
     default: {
       const auto q = floor_divide(x, y);
       return q ? std::optional(*x - *q * *y) : q;
@@ -94,7 +108,8 @@ std::optional<int64_t> ExprPool::atom_value(const Atom& a,
   }
 }
 
-std::optional<int64_t> ExprPool::evaluate(Expr e, const std::map<std::string, int64_t>& sizes) const {
+std::optional<int64_t> ExprPool::evaluate(Expr e,
+                                          const std::map<std::string, int64_t>& sizes) const {
   return with_atoms(e, [&](const Atom& a) { return atom_value(a, sizes); });
 }
 
@@ -112,7 +127,8 @@ std::optional<int64_t> ExprPool::atom_lower(const Atom& a) const {
       if (x && *x >= 0 && positive(a.args[1])) return 0;
       return std::nullopt;
     }
-    case AtomKind::kMod: return positive(a.args[1]) ? std::optional<int64_t>(0) : std::nullopt;
+    case AtomKind::kMod:
+      return positive(a.args[1]) ? std::optional<int64_t>(0) : std::nullopt;
     case AtomKind::kMax: {
       const auto x = lower_bound(a.args[0]);
       const auto y = lower_bound(a.args[1]);
@@ -124,13 +140,15 @@ std::optional<int64_t> ExprPool::atom_lower(const Atom& a) const {
       const auto y = lower_bound(a.args[1]);
       return x && y ? std::optional(std::min(*x, *y)) : std::nullopt;
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<int64_t> ExprPool::lower_bound(Expr e) const {
-  // With every atom at its least. A negative term would need an upper bound, so it ends the proof, but for
-  // the one pattern that remainders leave behind: x - c*(x // c) >= 0, which is taken out first.
+  // With every atom at its least. A negative term would need an upper bound, so it ends the proof,
+  // but for the one pattern that remainders leave behind: x - c*(x // c) >= 0, which is taken out
+  // first.
   Terms terms = nodes_[e.id].terms;
   for (const auto& [monomial, coefficient] : nodes_[e.id].terms) {
     if (coefficient >= 0 || monomial.size() != 1 || monomial[0].second != 1) continue;
@@ -192,7 +210,8 @@ std::optional<Expr> ExprPool::parse(const json::value& value) {
       const auto* list = v.if_array();
       if (list == nullptr || list->empty() || !list->front().is_string()) return std::nullopt;
       const std::string_view op = list->front().get_string();
-      if (op == "float" || op == "rational" || op == "bool") return pool.opaque(json::serialize(v), {});
+      if (op == "float" || op == "rational" || op == "bool")
+        return pool.opaque(json::serialize(v), {});
       std::vector<Expr> args;
       for (auto it = list->begin() + 1; it != list->end(); ++it) {
         const auto arg = run(*it, depth + 1);
@@ -234,11 +253,20 @@ json::value ExprPool::atom_json(const Atom& a) const {
   }
   json::array list;
   switch (a.kind) {
-    case AtomKind::kFloorDiv: list.emplace_back("//"); break;
-    case AtomKind::kMod: list.emplace_back("%"); break;
-    case AtomKind::kMax: list.emplace_back("Max"); break;
-    case AtomKind::kMin: list.emplace_back("Min"); break;
-    default: list.emplace_back(a.literal);
+    case AtomKind::kFloorDiv:
+      list.emplace_back("//");
+      break;
+    case AtomKind::kMod:
+      list.emplace_back("%");
+      break;
+    case AtomKind::kMax:
+      list.emplace_back("Max");
+      break;
+    case AtomKind::kMin:
+      list.emplace_back("Min");
+      break;
+    default:
+      list.emplace_back(a.literal);
   }
   for (const Expr arg : a.args) list.push_back(to_json(arg));
   return list;
@@ -269,15 +297,16 @@ std::string ExprPool::text(Expr e) const {
   if (const auto c = constant(e)) return std::to_string(*c);
   std::string sum;
   for (const auto& [monomial, coefficient] : nodes_[e.id].terms) {
-    if (!sum.empty()) sum += coefficient < 0 ? " - " : " + ";
-    else if (coefficient < 0) sum += "-";
+    if (!sum.empty())
+      sum += coefficient < 0 ? " - " : " + ";
+    else if (coefficient < 0)
+      sum += "-";
     const int64_t size = coefficient < 0 ? -coefficient : coefficient;
     std::string product;
     if (size != 1 || monomial.empty()) product = std::to_string(size);
     for (const auto& [id, exponent] : monomial) {
       const Atom& a = atoms_[id];
-      const std::string name =
-          a.kind == AtomKind::kSymbol ? a.name : json::serialize(atom_json(a));
+      const std::string name = a.kind == AtomKind::kSymbol ? a.name : json::serialize(atom_json(a));
       for (uint32_t i = 0; i < exponent; ++i) product += (product.empty() ? "" : "*") + name;
     }
     sum += product;

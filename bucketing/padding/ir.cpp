@@ -1,11 +1,11 @@
 #include "bucketing/padding/ir.hpp"
 
-#include <fmt/format.h>
-
-#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
 
 namespace nc::padding {
 namespace json = boost::json;
@@ -45,7 +45,8 @@ class Reader {
 
 Result<Expr> Reader::expr(const json::value& v) {
   const auto parsed = pool_.parse(v);
-  if (!parsed) return invalid(fmt::format("{} is no size expression", json::serialize(v).substr(0, 200)));
+  if (!parsed)
+    return invalid(fmt::format("{} is no size expression", json::serialize(v).substr(0, 200)));
   return rename_.empty() ? *parsed : pool_.substitute(*parsed, rename_);
 }
 
@@ -162,7 +163,8 @@ Result<void> Reader::symbols(const json::object& o) {
     const std::string name(id->get_string());
     graph_.symbols.push_back(name);
     const auto known = rename_.find(name);
-    const std::string& target = known == rename_.end() ? name : pool_.symbols(known->second).front();
+    const std::string& target =
+        known == rename_.end() ? name : pool_.symbols(known->second).front();
     const auto* range = entry->if_contains("range");
     if (range != nullptr && range->is_array() && range->get_array().size() == 2) {
       if (const auto* least = range->get_array()[0].if_int64()) pool_.set_lower(target, *least);
@@ -175,7 +177,8 @@ Result<void> Reader::input(const json::value& v) {
   const auto* o = v.if_object();
   const auto* kind = o == nullptr ? nullptr : o->if_contains("kind");
   const auto* what = o == nullptr ? nullptr : o->if_contains("type");
-  if (kind == nullptr || !kind->is_string() || what == nullptr) return invalid("an input has no kind or type");
+  if (kind == nullptr || !kind->is_string() || what == nullptr)
+    return invalid("an input has no kind or type");
   auto t = type(*what);
   if (!t) return std::move(t).error();
   graph_.values.push_back(*t);
@@ -230,7 +233,8 @@ Result<Graph> Reader::run(const json::value& document) {
   if (o == nullptr) return invalid("a graph is no object");
   const auto* version = o->if_contains("ir");
   if (version == nullptr || !version->is_int64() || version->get_int64() != 1) {
-    return Error{Code::kUnsupported, "the graph is not of version 1 of docs/ir.md", "use a client of the same version"};
+    return Error{Code::kUnsupported, "the graph is not of version 1 of docs/ir.md",
+                 "use a client of the same version"};
   }
   const auto* graphs = o->if_contains("graphs");
   if (graphs != nullptr && graphs->is_array() && !graphs->get_array().empty()) {
@@ -240,14 +244,16 @@ Result<Graph> Reader::run(const json::value& document) {
   const auto* inputs = o->if_contains("inputs");
   const auto* nodes = o->if_contains("nodes");
   const auto* outputs = o->if_contains("outputs");
-  if (inputs == nullptr || !inputs->is_array() || nodes == nullptr || !nodes->is_array() || outputs == nullptr) {
+  if (inputs == nullptr || !inputs->is_array() || nodes == nullptr || !nodes->is_array() ||
+      outputs == nullptr) {
     return invalid("a graph has no inputs, nodes or outputs");
   }
   if (nodes->get_array().size() > kMaxNodes) return invalid("the graph has too many nodes");
   for (const auto& item : inputs->get_array()) {
     if (auto r = input(item); !r) return r.error();
   }
-  if (const auto* constants = o->if_contains("constants"); constants != nullptr && constants->is_array()) {
+  if (const auto* constants = o->if_contains("constants");
+      constants != nullptr && constants->is_array()) {
     for (const auto& item : constants->get_array()) {
       const auto* entry = item.if_object();
       const auto* what = entry == nullptr ? nullptr : entry->if_contains("type");

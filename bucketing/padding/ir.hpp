@@ -1,7 +1,6 @@
 // The functional graph that the engine reads: docs/ir.md in memory.
 #pragma once
 
-#include <boost/json/value.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,6 +8,8 @@
 #include <string>
 #include <variant>
 #include <vector>
+
+#include <boost/json/value.hpp>
 
 #include "base/result.hpp"
 #include "bucketing/padding/checked.hpp"
@@ -30,8 +31,8 @@ struct ConstantRef {
   int64_t id = 0;
 };
 struct Arg {
-  std::variant<std::monostate, bool, int64_t, double, ValueRef, ConstantRef, Expr, Dtype, std::string, ArgList,
-               boost::json::value>
+  std::variant<std::monostate, bool, int64_t, double, ValueRef, ConstantRef, Expr, Dtype,
+               std::string, ArgList, boost::json::value>
       v;
 
   bool is_none() const { return std::holds_alternative<std::monostate>(v); }

@@ -1,12 +1,14 @@
 #include "bucketing/padding/pass.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 namespace nc::padding {
 
-void refuse(std::string reason) { throw Refusal{std::move(reason)}; }
+void refuse(std::string reason) {
+  throw Refusal{std::move(reason)};
+}
 
 // ---- values ----
 
@@ -102,7 +104,8 @@ Dim Pass::canonical(Dim dim) {
   for (Factor& f : dim) {
     if (!f.padded && pool_.is_constant(f.size, 1)) continue;
     if (!f.padded && !out.empty()) {
-      // After a fixed factor: one fixed factor. After a padded one: rows of a prefix, which is a prefix.
+      // After a fixed factor: one fixed factor. After a padded one: rows of a prefix, which is a
+      // prefix.
       out.back().size = pool_.mul(out.back().size, f.size);
       continue;
     }
@@ -117,7 +120,8 @@ Dim Pass::prefix_dim(Expr size, const State& state) {
 
 Dim Pass::fresh(Expr size, const State& state) {
   if (!is_padded(size)) return canonical({Factor{size, false, State::finite()}});
-  if (pool_.is_opaque(size)) refuse(fmt::format("a size is {}, which the analysis does not know", pool_.text(size)));
+  if (pool_.is_opaque(size))
+    refuse(fmt::format("a size is {}, which the analysis does not know", pool_.text(size)));
   if (const auto known = merged_.find(size.id); known != merged_.end()) {
     Dim dim = known->second;
     for (Factor& f : dim) f.state = state;
@@ -135,7 +139,8 @@ Layout Pass::fresh(const std::vector<Expr>& sizes, const State& state) {
 
 void Pass::require(Expr e) {
   if (pool_.nonnegative(e)) return;
-  if (const auto c = pool_.constant(e)) refuse(fmt::format("a part of a dimension would end {} beyond it", -*c));
+  if (const auto c = pool_.constant(e))
+    refuse(fmt::format("a part of a dimension would end {} beyond it", -*c));
   if (std::find(required_.begin(), required_.end(), e) == required_.end()) required_.push_back(e);
 }
 
@@ -145,9 +150,9 @@ void Pass::remember_merge(const Dim& dim) {
 }
 
 bool Pass::same(const Dim& a, const Dim& b) {
-  if (a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const Factor& x, const Factor& y) {
-        return x.size == y.size;
-      })) {
+  if (a.size() == b.size() &&
+      std::equal(a.begin(), a.end(), b.begin(),
+                 [](const Factor& x, const Factor& y) { return x.size == y.size; })) {
     return true;
   }
   if (a.size() != b.size()) return false;
@@ -172,7 +177,8 @@ bool Pass::same(const Dim& a, const Dim& b) {
 
 // ---- results ----
 
-Value Pass::result(int64_t id, Layout dims, const TensorType& type, State data, std::optional<Scalar> uniform) {
+Value Pass::result(int64_t id, Layout dims, const TensorType& type, State data,
+                   std::optional<Scalar> uniform) {
   Value v;
   v.id = id;
   v.dtype = type.dtype;
@@ -180,13 +186,15 @@ Value Pass::result(int64_t id, Layout dims, const TensorType& type, State data, 
   v.uniform = uniform;
   const auto want = sizes(type);
   if (dims.size() != want.size()) {
-    refuse(fmt::format("the result has {} dimensions, the graph says {}", dims.size(), want.size()));
+    refuse(
+        fmt::format("the result has {} dimensions, the graph says {}", dims.size(), want.size()));
   }
   for (size_t d = 0; d < dims.size(); ++d) {
     Dim dim = canonical(std::move(dims[d]));
     const Expr have = product(dim);
     if (have != want[d]) {
-      refuse(fmt::format("a dimension of size {} would be laid out as {}", pool_.text(want[d]), pool_.text(have)));
+      refuse(fmt::format("a dimension of size {} would be laid out as {}", pool_.text(want[d]),
+                         pool_.text(have)));
     }
     for (Factor& f : dim) f.state = f.state.in(type.dtype);
     v.dims.push_back(std::move(dim));
@@ -207,7 +215,8 @@ Value Pass::made(int64_t id, Layout dims, const Dtype& dtype, State data) {
 
 Value Pass::latest(Value v) const {
   // A mask that was put on a value once serves all later uses.
-  for (auto it = committed_.find(v.id); it != committed_.end(); it = committed_.find(v.id)) v = it->second;
+  for (auto it = committed_.find(v.id); it != committed_.end(); it = committed_.find(v.id))
+    v = it->second;
   return v;
 }
 
@@ -216,7 +225,8 @@ Value Pass::latest(Value v) const {
 void Pass::conform(Value& v, size_t d, const Dim& model) {
   if (same(model, v.dims[d])) return;
   if (product(model) != product(v.dims[d])) {
-    refuse(fmt::format("dimensions are padded differently: {} against {}", key(model), key(v.dims[d])));
+    refuse(fmt::format("dimensions are padded differently: {} against {}", key(model),
+                       key(v.dims[d])));
   }
   Layout dims = v.dims;
   dims[d] = model;
@@ -226,7 +236,8 @@ void Pass::conform(Value& v, size_t d, const Dim& model) {
     v.dims = std::move(dims);
     return;
   }
-  v = made(pick(v.id, d, to_padded(true_coordinates(model), v.dims[d], true)), std::move(dims), v.dtype, v.data);
+  v = made(pick(v.id, d, to_padded(true_coordinates(model), v.dims[d], true)), std::move(dims),
+           v.dtype, v.data);
 }
 
 int64_t Pass::true_coordinates(const Dim& dim) {
@@ -262,7 +273,8 @@ Layout Pass::align(const std::vector<Value*>& values, size_t rank) {
     if (chosen == nullptr) continue;
     out[d] = *chosen;
     for (Value* v : values) {
-      if (d + v->rank() >= rank && !v->dims[d + v->rank() - rank].empty()) conform(*v, d + v->rank() - rank, out[d]);
+      if (d + v->rank() >= rank && !v->dims[d + v->rank() - rank].empty())
+        conform(*v, d + v->rank() - rank, out[d]);
     }
   }
   return out;
@@ -279,7 +291,8 @@ State Pass::state_at(const Value& v, size_t rank, Place place, const Layout& ali
 
 std::string Pass::key(const Dim& dim) const {
   std::string text;
-  for (const Factor& f : dim) text += fmt::format("[{}{}]", pool_.text(f.size), f.padded ? "" : "'");
+  for (const Factor& f : dim)
+    text += fmt::format("[{}{}]", pool_.text(f.size), f.padded ? "" : "'");
   return text.empty() ? "[1]" : text;
 }
 

@@ -17,7 +17,8 @@
 
 namespace nc::padding {
 
-// The graph makes sense only when these pairs of symbols are equal, which the request allows to assume.
+// The graph makes sense only when these pairs of symbols are equal, which the request allows to
+// assume.
 struct NeedEqual {
   std::vector<std::pair<std::string, std::string>> pairs;
 };
@@ -50,15 +51,18 @@ using Kwargs = std::map<std::string, Arg, std::less<>>;
 class Pass {
  public:
   Pass(ExprPool& pool, const Graph& graph, const Options& options)
-      : pool_(pool), graph_(graph), options_(options), next_value_(static_cast<int64_t>(graph.inputs.size())) {}
+      : pool_(pool),
+        graph_(graph),
+        options_(options),
+        next_value_(static_cast<int64_t>(graph.inputs.size())) {}
 
   ExprPool& pool() { return pool_; }
   const Options& options() const { return options_; }
   const Graph& graph() const { return graph_; }
 
   // ---- sizes ----
-  Expr unified(Expr e);       // e with equal symbols replaced
-  bool is_padded(Expr e);     // holds a padded symbol
+  Expr unified(Expr e);    // e with equal symbols replaced
+  bool is_padded(Expr e);  // holds a padded symbol
   Expr product(const Dim& dim);
   Expr product(const std::vector<Expr>& sizes);
   Expr size(const Value& v, size_t dim) { return product(v.dims[dim]); }
@@ -99,7 +103,8 @@ class Pass {
   int64_t along(int64_t id, size_t rank, size_t dim, Expr size);
   // x indexed along `dim` by a one-dimensional int64 value.
   int64_t pick(int64_t x, size_t dim, int64_t index);
-  // True coordinates in a dimension, as coordinates in its padded form. `non_negative`: none counts from the end.
+  // True coordinates in a dimension, as coordinates in its padded form. `non_negative`: none counts
+  // from the end.
   int64_t to_padded(int64_t index, const Dim& dim, bool non_negative);
 
   // ---- masks ----
@@ -126,8 +131,8 @@ class Pass {
   void remember_merge(const Dim& dim);
 
   // ---- broadcasting ----
-  // The layout of the result. Operands that hold the same elements in another layout (a packed prefix
-  // against a product of prefixes) are read through an index first, so they may change.
+  // The layout of the result. Operands that hold the same elements in another layout (a packed
+  // prefix against a product of prefixes) are read through an index first, so they may change.
   Layout align(const std::vector<Value*>& values, size_t rank);
   // v with dimension d laid out as `model`, of the same size; refuses when it cannot be.
   void conform(Value& v, size_t d, const Dim& model);
@@ -140,8 +145,8 @@ class Pass {
   const std::vector<PlanNode>& nodes() const { return nodes_; }
   const std::vector<Truth>& truths() const { return truths_; }
   const std::map<int64_t, Value>& claims() const { return claims_; }
-  // A masked value, more exactly than its states say: in the padding of `places` it holds the fill, and
-  // outside of that what `v` says.
+  // A masked value, more exactly than its states say: in the padding of `places` it holds the fill,
+  // and outside of that what `v` says.
   struct Filled {
     Value v;
     std::vector<Place> places;

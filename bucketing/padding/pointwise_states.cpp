@@ -1,7 +1,7 @@
 // What a pointwise operator makes of what its operands may hold.
 //
-// Operators are classed by what they do to signs and to finite values; a constant is folded only where
-// every floating type computes it exactly. An operator of no class gives "anything".
+// Operators are classed by what they do to signs and to finite values; a constant is folded only
+// where every floating type computes it exactly. An operator of no class gives "anything".
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,32 +17,102 @@ using States = std::vector<State>;
 
 // Finite operands give finite results; nothing is known of the sign.
 const Names& keep_finite() {
-  static const Names names = {
-      "neg", "tanh", "erf", "sin", "cos", "silu", "gelu", "elu", "celu", "selu", "leaky_relu", "hardtanh", "hardswish", "mish", "sub", "rsub",
-      "clamp", "clamp_min", "clamp_max", "minimum", "maximum", "fmax", "fmin", "floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "atan",
-      "asinh", "fma", "lerp", "addcmul", "log_sigmoid", "gelu_backward", "silu_backward", "tanh_backward", "sigmoid_backward",
-      "threshold_backward", "threshold", "hardswish_backward", "hardsigmoid_backward", "hardtanh_backward", "elu_backward", "leaky_relu_backward", "mish_backward",
-      "softplus_backward", "log_sigmoid_backward", "nan_to_num", "copysign", "atan2", "real", "imag", "conj_physical", "_conj", "angle",
-      "complex", "polar", "heaviside", "hardshrink", "softshrink", "hardshrink_backward", "softshrink_backward", "_prelu_kernel", "special_i0e", "special_i1e", "bessel_j0",
-      "bessel_j1", "special_bessel_j0", "special_bessel_j1", "deg2rad", "rad2deg", "sinc"};
+  static const Names names = {"neg",
+                              "tanh",
+                              "erf",
+                              "sin",
+                              "cos",
+                              "silu",
+                              "gelu",
+                              "elu",
+                              "celu",
+                              "selu",
+                              "leaky_relu",
+                              "hardtanh",
+                              "hardswish",
+                              "mish",
+                              "sub",
+                              "rsub",
+                              "clamp",
+                              "clamp_min",
+                              "clamp_max",
+                              "minimum",
+                              "maximum",
+                              "fmax",
+                              "fmin",
+                              "floor",
+                              "ceil",
+                              "round",
+                              "trunc",
+                              "frac",
+                              "sign",
+                              "sgn",
+                              "atan",
+                              "asinh",
+                              "fma",
+                              "lerp",
+                              "addcmul",
+                              "log_sigmoid",
+                              "gelu_backward",
+                              "silu_backward",
+                              "tanh_backward",
+                              "sigmoid_backward",
+                              "threshold_backward",
+                              "threshold",
+                              "hardswish_backward",
+                              "hardsigmoid_backward",
+                              "hardtanh_backward",
+                              "elu_backward",
+                              "leaky_relu_backward",
+                              "mish_backward",
+                              "softplus_backward",
+                              "log_sigmoid_backward",
+                              "nan_to_num",
+                              "copysign",
+                              "atan2",
+                              "real",
+                              "imag",
+                              "conj_physical",
+                              "_conj",
+                              "angle",
+                              "complex",
+                              "polar",
+                              "heaviside",
+                              "hardshrink",
+                              "softshrink",
+                              "hardshrink_backward",
+                              "softshrink_backward",
+                              "_prelu_kernel",
+                              "special_i0e",
+                              "special_i1e",
+                              "bessel_j0",
+                              "bessel_j1",
+                              "special_bessel_j0",
+                              "special_bessel_j1",
+                              "deg2rad",
+                              "rad2deg",
+                              "sinc"};
   return names;
 }
 
 // Finite operands give finite results >= 0.
 const Names& non_negative() {
-  static const Names names = {"abs", "square", "relu", "relu6", "sigmoid", "hardsigmoid", "softplus", "erfc", "special_ndtr"};
+  static const Names names = {"abs",         "square",   "relu", "relu6",       "sigmoid",
+                              "hardsigmoid", "softplus", "erfc", "special_ndtr"};
   return names;
 }
 
 const Names& boolean() {
-  static const Names names = {
-      "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor", "isnan", "isinf", "isfinite", "isposinf",
-      "isneginf", "signbit"};
+  static const Names names = {"eq",          "ne",          "lt",          "le",
+                              "gt",          "ge",          "logical_and", "logical_or",
+                              "logical_not", "logical_xor", "isnan",       "isinf",
+                              "isfinite",    "isposinf",    "isneginf",    "signbit"};
   return names;
 }
 
 const Names& same_as_operand() {
-  static const Names names = {"clone", "alias", "detach", "lift_fresh_copy", "contiguous", "positive"};
+  static const Names names = {"clone",           "alias",      "detach",
+                              "lift_fresh_copy", "contiguous", "positive"};
   return names;
 }
 
@@ -107,8 +177,10 @@ std::optional<double> fold_unary(std::string_view name, double x) {
   }
   if (name == "sign" || name == "sgn") return x > 0 ? 1 : x < 0 ? -1 : 0;
   if (x == 0) {
-    static const Names zero_at_zero = {"tanh", "erf", "sin", "tan", "asin", "atan", "sinh", "asinh", "atanh", "silu", "gelu", "elu",
-                                       "leaky_relu", "hardswish", "mish", "expm1", "log1p", "sqrt", "selu", "celu", "relu6"};
+    static const Names zero_at_zero = {"tanh",       "erf",       "sin",   "tan",   "asin",  "atan",
+                                       "sinh",       "asinh",     "atanh", "silu",  "gelu",  "elu",
+                                       "leaky_relu", "hardswish", "mish",  "expm1", "log1p", "sqrt",
+                                       "selu",       "celu",      "relu6"};
     if (zero_at_zero.contains(name)) return 0;
     if (name == "exp" || name == "exp2" || name == "cos" || name == "cosh") return 1;
     if (name == "log") return -inf;
@@ -174,16 +246,19 @@ std::optional<State> logical(std::string_view name, const States& s, const Dtype
   return std::nullopt;
 }
 
-bool is_bitwise(std::string_view name) { return name.starts_with("bitwise_") || name.starts_with("__"); }
+bool is_bitwise(std::string_view name) {
+  return name.starts_with("bitwise_") || name.starts_with("__");
+}
 
 }  // namespace
 
-std::optional<State> pointwise_state(std::string_view name, std::string_view overload, const States& s,
-                                     const Dtype& out) {
+std::optional<State> pointwise_state(std::string_view name, std::string_view overload,
+                                     const States& s, const Dtype& out) {
   if (s.empty()) return State::anything().in(out);
   if (same_as_operand().contains(name)) return s[0].in(out);
   if (name == "_to_copy" || name == "to" || name == "convert_element_type") {
-    // A narrower float may overflow only beyond what states promise; integers are finite in any case.
+    // A narrower float may overflow only beyond what states promise; integers are finite in any
+    // case.
     return s[0].in(out);
   }
   if (name == "where" && s.size() == 3) {
@@ -195,7 +270,8 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
     return join(s[0], s[2]).in(out);
   }
   if ((name == "copy" || name == "fill") && s.size() == 2) return s[1].in(out);
-  // A third number is a factor of the second operand (alpha); what is claimed below must not depend on it.
+  // A third number is a factor of the second operand (alpha); what is claimed below must not depend
+  // on it.
   const bool scaled = (name == "add" || name == "sub" || name == "rsub") && s.size() == 3;
   if (!scaled && !(name == "div" && overload.find("mode") != std::string_view::npos)) {
     if (auto r = folded(name, s)) return r->in(out);
@@ -204,14 +280,17 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
   if (boolean().contains(name)) return State::non_negative();
   if (is_bitwise(name)) return State::finite().in(out);
   if (out.is_complex()) {
-    const bool plain = name == "add" || name == "sub" || name == "mul" || keep_finite().contains(name);
-    if (name == "mul" && s.size() == 2 && (s[0].is_zero() || s[1].is_zero()) && all_finite(s)) return State::zero();
+    const bool plain =
+        name == "add" || name == "sub" || name == "mul" || keep_finite().contains(name);
+    if (name == "mul" && s.size() == 2 && (s[0].is_zero() || s[1].is_zero()) && all_finite(s))
+      return State::zero();
     return plain && all_finite(s) ? State::finite() : State::anything();
   }
   if (name == "mul" && s.size() == 2) return multiplied(s[0], s[1]).in(out);
   if (name == "add" && s.size() == 2) return added(s[0], s[1]).in(out);
   if (name == "add" && s.size() == 3) return finite_if(all_finite(s)).in(out);
-  if ((name == "div" || name == "true_divide") && s.size() == 2 && overload.find("mode") == std::string_view::npos) {
+  if ((name == "div" || name == "true_divide") && s.size() == 2 &&
+      overload.find("mode") == std::string_view::npos) {
     return divided(s[0], s[1]).in(out);
   }
   if ((name == "pow" || name == "float_power") && s.size() == 2) return raised(s[0], s[1]).in(out);
@@ -220,19 +299,26 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
     if (s[0].is_non_negative() || s[1].is_non_negative()) return State::non_negative();
   }
   if (name == "clamp_min" && s.size() == 2 && all_finite(s)) {
-    return s[1].is_positive() ? State::positive() : s[1].is_non_negative() ? State::non_negative() : State::finite();
+    return s[1].is_positive()       ? State::positive()
+           : s[1].is_non_negative() ? State::non_negative()
+                                    : State::finite();
   }
-  if (non_negative().contains(name)) return (all_finite(s) ? State::non_negative() : State::anything()).in(out);
-  if (name == "rsqrt" || name == "reciprocal") return s[0].is_positive() ? State::positive() : State::anything().in(out);
+  if (non_negative().contains(name))
+    return (all_finite(s) ? State::non_negative() : State::anything()).in(out);
+  if (name == "rsqrt" || name == "reciprocal")
+    return s[0].is_positive() ? State::positive() : State::anything().in(out);
   if (name == "sqrt") {
     if (s[0].is_positive()) return State::positive();
     return s[0].is_non_negative() ? State::non_negative() : State::anything().in(out);
   }
-  if (name == "log" || name == "log2" || name == "log10") return finite_if(s[0].is_positive()).in(out);
-  if (name == "log1p") return s[0].is_non_negative() ? State::non_negative() : State::anything().in(out);
+  if (name == "log" || name == "log2" || name == "log10")
+    return finite_if(s[0].is_positive()).in(out);
+  if (name == "log1p")
+    return s[0].is_non_negative() ? State::non_negative() : State::anything().in(out);
   if (name == "logaddexp" || name == "logaddexp2") return finite_if(all_finite(s)).in(out);
   if (name == "remainder" || name == "fmod" || name == "floor_divide" || name == "div") {
-    const bool safe = s.size() >= 2 && s[1].is_finite() && ((s[1].value() && to_double(*s[1].value()) != 0) || s[1].is_positive());
+    const bool safe = s.size() >= 2 && s[1].is_finite() &&
+                      ((s[1].value() && to_double(*s[1].value()) != 0) || s[1].is_positive());
     return finite_if(safe && s[0].is_finite()).in(out);
   }
   if (keep_finite().contains(name)) return finite_if(all_finite(s)).in(out);

@@ -1,16 +1,17 @@
 #include "bucketing/padding/rule.hpp"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <set>
+
+#include <fmt/format.h>
 
 namespace nc::padding {
 namespace {
 const Arg kNone{};
 }  // namespace
 
-void RuleTable::add(std::initializer_list<std::string_view> names, RuleFunction run, std::string_view why) {
+void RuleTable::add(std::initializer_list<std::string_view> names, RuleFunction run,
+                    std::string_view why) {
   for (const auto name : names) rules_[std::string(name)] = Rule{run, why};
 }
 
@@ -43,7 +44,8 @@ const RuleTable& rules() {
     add_pool_rules(t);
     add_random_rules(t);
     add_window_rules(t);
-    t.mark_unproven({"_grouped_mm", "histc", "as_strided", "_fused_rms_norm", "_fused_rms_norm_backward"});
+    t.mark_unproven(
+        {"_grouped_mm", "histc", "as_strided", "_fused_rms_norm", "_fused_rms_norm_backward"});
     return t;
   }();
   return table;
@@ -77,7 +79,9 @@ Value Call::tensor(const Arg& a) const {
   return pass_.latest(values_.at(r->id));
 }
 
-Value Call::tensor(size_t i, std::string_view name) const { return tensor(arg(i, name)); }
+Value Call::tensor(size_t i, std::string_view name) const {
+  return tensor(arg(i, name));
+}
 
 std::optional<Value> Call::maybe_tensor(size_t i, std::string_view name) const {
   if (!is_tensor(i, name)) return std::nullopt;
@@ -170,6 +174,8 @@ Scalar highest(const Dtype& type) {
   return type.greatest();
 }
 
-State finite_if(bool yes) { return yes ? State::finite() : State::anything(); }
+State finite_if(bool yes) {
+  return yes ? State::finite() : State::anything();
+}
 
 }  // namespace nc::padding

@@ -17,8 +17,13 @@ namespace nc::padding {
 // argument that was left out, or is None, is absent.
 class Call {
  public:
-  Call(Pass& pass, const Node& node, ArgList args, Kwargs kwargs, const std::map<int64_t, Value>& values)
-      : pass_(pass), node_(node), args_(std::move(args)), kwargs_(std::move(kwargs)), values_(values) {}
+  Call(Pass& pass, const Node& node, ArgList args, Kwargs kwargs,
+       const std::map<int64_t, Value>& values)
+      : pass_(pass),
+        node_(node),
+        args_(std::move(args)),
+        kwargs_(std::move(kwargs)),
+        values_(values) {}
 
   Pass& pass() const { return pass_; }
   const std::string& op() const { return node_.op; }
@@ -29,7 +34,9 @@ class Call {
   // An argument by position, or by name when it was given so.
   const Arg& arg(size_t i, std::string_view name = {}) const;
   bool has(size_t i, std::string_view name = {}) const { return !arg(i, name).is_none(); }
-  bool is_tensor(size_t i, std::string_view name = {}) const { return arg(i, name).ref() != nullptr; }
+  bool is_tensor(size_t i, std::string_view name = {}) const {
+    return arg(i, name).ref() != nullptr;
+  }
   // Throw Refusal when it is something else.
   Value tensor(size_t i, std::string_view name = {}) const;
   std::optional<Value> maybe_tensor(size_t i, std::string_view name = {}) const;
@@ -38,7 +45,7 @@ class Call {
   bool boolean(size_t i, bool otherwise, std::string_view name = {}) const;
   Expr expr(size_t i, int64_t otherwise, std::string_view name = {}) const;
   std::optional<Scalar> scalar(size_t i, std::string_view name = {}) const;  // a literal number
-  Checked<int64_t> integers(size_t i, std::string_view name = {}) const;  // empty when absent
+  Checked<int64_t> integers(size_t i, std::string_view name = {}) const;     // empty when absent
   Checked<Expr> exprs(size_t i, std::string_view name = {}) const;
   static Expr as_expr(Pass& pass, const Arg& arg);
 
@@ -73,7 +80,8 @@ class RuleTable {
  public:
   // `names`: operators without namespace and overload.
   void add(std::initializer_list<std::string_view> names, RuleFunction run, std::string_view why);
-  // Takes rules out of the proven set: the first calls of graphs that hold them are compared to exact ones.
+  // Takes rules out of the proven set: the first calls of graphs that hold them are compared to
+  // exact ones.
   void mark_unproven(std::initializer_list<std::string_view> names);
   const Rule* find(std::string_view name) const;
   const std::map<std::string, Rule, std::less<>>& all() const { return rules_; }
@@ -111,7 +119,9 @@ boost::json::array unproven_operators(const Graph& forward, const Graph* backwar
 // d in [0, rank), negative ones counted from the end. Refuses others.
 size_t wrap(int64_t d, size_t rank);
 Checked<size_t> wrap(const std::vector<int64_t>& ds, size_t rank);
-inline Results one(Value v) { return {std::optional<Value>(std::move(v))}; }
+inline Results one(Value v) {
+  return {std::optional<Value>(std::move(v))};
+}
 // The layout with every padded factor's state replaced.
 template <class F>
 Layout with_states(Layout dims, F state) {
@@ -128,8 +138,8 @@ Scalar highest(const Dtype& type);
 // Finite if both are.
 State finite_if(bool yes);
 // A pointwise operator's result state; empty when the operator is not pointwise.
-std::optional<State> pointwise_state(std::string_view name, std::string_view overload, const std::vector<State>& operands,
-                                     const Dtype& out);
+std::optional<State> pointwise_state(std::string_view name, std::string_view overload,
+                                     const std::vector<State>& operands, const Dtype& out);
 bool is_pointwise(std::string_view name);
 // The call emitted unchanged on values without padding.
 Results unchanged(const Call& call);

@@ -1,7 +1,7 @@
 // Convolutions in any number of dimensions, transposed ones too.
 //
-// Behind the true end a convolution sees zeros: in its own padding, or in ours. Positions of the result
-// beyond its true length are padding of the result.
+// Behind the true end a convolution sees zeros: in its own padding, or in ours. Positions of the
+// result beyond its true length are padding of the result.
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
@@ -30,7 +30,8 @@ Results convolution(const Call& call) {
   const auto bias = call.maybe_tensor(2);
   check(x, w);
   x = p.need(x, int64_t{0}, spatial(x));
-  const State state = finite_if(x.any().is_finite() && w.any().is_finite() && (!bias || bias->any().is_finite()));
+  const State state =
+      finite_if(x.any().is_finite() && w.any().is_finite() && (!bias || bias->any().is_finite()));
   Layout dims = {with_states({x.dims[0]}, [&](const State&) { return state; })[0]};
   const auto sizes = call.sizes();
   for (size_t d = 1; d < sizes.size(); ++d) {
@@ -38,8 +39,10 @@ Results convolution(const Call& call) {
   }
   ArgList args = call.args();
   args[0] = Pass::ref(x);
-  const State data = finite_if(x.data.is_finite() && w.data.is_finite() && (!bias || bias->data.is_finite()));
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), data));
+  const State data =
+      finite_if(x.data.is_finite() && w.data.is_finite() && (!bias || bias->data.is_finite()));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                      call.type(), data));
 }
 
 Results convolution_backward(const Call& call) {
@@ -70,7 +73,8 @@ Results convolution_backward(const Call& call) {
         if (f.padded) f.state = d == 0 ? State::zero() : State::finite();
       }
     }
-    out.emplace_back(p.result(first + i, std::move(dims), call.type(k), finite_if(grad.data.is_finite() && x.data.is_finite())));
+    out.emplace_back(p.result(first + i, std::move(dims), call.type(k),
+                              finite_if(grad.data.is_finite() && x.data.is_finite())));
   }
   return out;
 }
@@ -78,8 +82,10 @@ Results convolution_backward(const Call& call) {
 }  // namespace
 
 void add_convolution_rules(RuleTable& table) {
-  table.add({"convolution", "_convolution"}, convolution, "behind the true end there are zeros, as behind the padded one");
-  table.add({"convolution_backward"}, convolution_backward, "gradients of positions that do not exist are 0");
+  table.add({"convolution", "_convolution"}, convolution,
+            "behind the true end there are zeros, as behind the padded one");
+  table.add({"convolution_backward"}, convolution_backward,
+            "gradients of positions that do not exist are 0");
 }
 
 }  // namespace nc::padding

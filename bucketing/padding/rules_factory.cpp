@@ -25,10 +25,14 @@ Results filled(const Call& call, const Arg& value) {
     return one(p.result(id, p.fresh(sizes, v.any()), call.type(), v.any()));
   }
   Scalar scalar = int64_t{0};
-  if (const auto* b = std::get_if<bool>(&value.v)) scalar = *b;
-  else if (const auto* i = std::get_if<int64_t>(&value.v)) scalar = *i;
-  else if (const auto* d = std::get_if<double>(&value.v)) scalar = *d;
-  else refuse("a fill value that is no number");
+  if (const auto* b = std::get_if<bool>(&value.v))
+    scalar = *b;
+  else if (const auto* i = std::get_if<int64_t>(&value.v))
+    scalar = *i;
+  else if (const auto* d = std::get_if<double>(&value.v))
+    scalar = *d;
+  else
+    refuse("a fill value that is no number");
   const State state = State::constant(scalar).in(call.type().dtype);
   const int64_t id = p.emit("aten.full.default", {Pass::size_list(sizes), value}, type_of(call));
   std::optional<Scalar> uniform;
@@ -36,11 +40,21 @@ Results filled(const Call& call, const Arg& value) {
   return one(p.result(id, p.fresh(sizes, state), call.type(), state, uniform));
 }
 
-Results zeros(const Call& call) { return filled(call, Arg{int64_t{0}}); }
-Results ones(const Call& call) { return filled(call, Arg{int64_t{1}}); }
-Results full(const Call& call) { return filled(call, call.arg(1, "fill_value")); }
-Results new_full(const Call& call) { return filled(call, call.arg(2, "fill_value")); }
-Results scalar_tensor(const Call& call) { return filled(call, call.arg(0)); }
+Results zeros(const Call& call) {
+  return filled(call, Arg{int64_t{0}});
+}
+Results ones(const Call& call) {
+  return filled(call, Arg{int64_t{1}});
+}
+Results full(const Call& call) {
+  return filled(call, call.arg(1, "fill_value"));
+}
+Results new_full(const Call& call) {
+  return filled(call, call.arg(2, "fill_value"));
+}
+Results scalar_tensor(const Call& call) {
+  return filled(call, call.arg(0));
+}
 
 // start, start + step, ...: true coordinates. In a merged dimension they count the true elements.
 Results counting(const Call& call, Expr start, Expr step) {
@@ -71,7 +85,8 @@ Results counting(const Call& call, Expr start, Expr step) {
   if (!pool.is_constant(step, 1)) id = p.binary("aten.mul.Tensor", id, p.truth(step));
   if (!pool.is_constant(start, 0)) id = p.binary("aten.add.Tensor", id, p.truth(start));
   if (call.type().dtype.name() != "int64") id = p.cast(id, call.type().dtype);
-  return one(p.result(id, {std::move(dim)}, call.type(), rising ? State::non_negative() : State::finite()));
+  return one(p.result(id, {std::move(dim)}, call.type(),
+                      rising ? State::non_negative() : State::finite()));
 }
 
 Results arange(const Call& call) {
@@ -83,7 +98,9 @@ Results arange(const Call& call) {
   return counting(call, call.expr(0, 0), call.expr(2, 1));
 }
 
-Results iota(const Call& call) { return counting(call, call.expr(9, 0, "start"), call.expr(9, 1, "step")); }
+Results iota(const Call& call) {
+  return counting(call, call.expr(9, 0, "start"), call.expr(9, 1, "step"));
+}
 
 // row == column, for true coordinates.
 Results eye(const Call& call) {
@@ -92,7 +109,8 @@ Results eye(const Call& call) {
   const int64_t row = p.along(p.iota(sizes[0]), 2, 0, sizes[0]);
   const int64_t column = p.along(p.iota(sizes[1]), 2, 1, sizes[1]);
   const int64_t id = p.cast(p.binary("aten.eq.Tensor", row, column), call.type().dtype);
-  Layout dims = {p.prefix_dim(sizes[0], State::non_negative()), p.prefix_dim(sizes[1], State::non_negative())};
+  Layout dims = {p.prefix_dim(sizes[0], State::non_negative()),
+                 p.prefix_dim(sizes[1], State::non_negative())};
   return one(p.result(id, std::move(dims), call.type(), State::non_negative()));
 }
 
@@ -100,8 +118,9 @@ Results eye(const Call& call) {
 
 void add_factory_rules(RuleTable& table) {
   static constexpr std::string_view kSame = "every element is the same, at every size";
-  table.add({"zeros", "empty", "new_zeros", "new_empty", "zeros_like", "empty_like", "empty_strided", "new_empty_strided",
-             "empty_permuted"}, zeros, kSame);
+  table.add({"zeros", "empty", "new_zeros", "new_empty", "zeros_like", "empty_like",
+             "empty_strided", "new_empty_strided", "empty_permuted"},
+            zeros, kSame);
   table.add({"ones", "new_ones", "ones_like"}, ones, kSame);
   table.add({"full", "full_like"}, full, kSame);
   table.add({"new_full"}, new_full, kSame);

@@ -1,15 +1,17 @@
 // Reading through indices. Values of index tensors are always true coordinates; they are brought to
 // padded coordinates right where they are used, and padded indices read position 0.
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+State data_of(const Value& v) {
+  return v.uniform ? State::constant(*v.uniform) : v.data;
+}
 
 std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
   if (x.padded(d)) return std::nullopt;
@@ -39,7 +41,8 @@ Results embedding_backward(const Call& call) {
   }
   grad = p.need(grad, int64_t{0}, places);
   for (size_t d = 0; d < index.rank(); ++d) {
-    if (!p.same(index.dims[d], grad.dims[d]) && !grad.uniform) refuse("indices and gradients are padded differently");
+    if (!p.same(index.dims[d], grad.dims[d]) && !grad.uniform)
+      refuse("indices and gradients are padded differently");
   }
   ArgList args = call.args();
   args[0] = Pass::ref(grad);
@@ -131,12 +134,15 @@ Results gather(const Call& call) {
     }
     for (size_t k = 0; k < dim.size(); ++k) {
       if (!dim[k].padded) continue;
-      dim[k].state = x.uniform ? State::constant(*x.uniform) : other == d ? x.outside(d) : x.at({other, k});
+      dim[k].state = x.uniform    ? State::constant(*x.uniform)
+                     : other == d ? x.outside(d)
+                                  : x.at({other, k});
     }
     dims.push_back(std::move(dim));
   }
   const int64_t index = p.to_padded(i.id, x.dims[d], i.any().is_non_negative());
-  const int64_t id = p.emit("aten.gather.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Pass::ref(index)});
+  const int64_t id =
+      p.emit("aten.gather.default", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Pass::ref(index)});
   return one(p.result(id, std::move(dims), call.type(), data_of(x), x.uniform));
 }
 
@@ -147,7 +153,9 @@ Value safe_index(Pass& p, const Value& index, std::optional<int64_t> size) {
   std::vector<Place> bad;
   for (const Place& place : index.places()) {
     const auto v = index.at(place).value();
-    const bool inside = v && to_double(*v) >= 0 && (to_double(*v) == 0 || (size && to_double(*v) < static_cast<double>(*size)));
+    const bool inside =
+        v && to_double(*v) >= 0 &&
+        (to_double(*v) == 0 || (size && to_double(*v) < static_cast<double>(*size)));
     if (!inside) bad.push_back(place);
   }
   return p.masked(index, bad, int64_t{0}, false);
@@ -156,8 +164,10 @@ Value safe_index(Pass& p, const Value& index, std::optional<int64_t> size) {
 void add_index_rules(RuleTable& table) {
   table.add({"embedding"}, embedding, "padded indices read row 0");
   table.add({"embedding_dense_backward"}, embedding_backward, "padded rows add 0 to row 0");
-  table.add({"index", "_unsafe_index"}, index, "true coordinates become padded ones; padded indices read position 0");
-  table.add({"index_select"}, index_select, "true coordinates become padded ones; padded indices read position 0");
+  table.add({"index", "_unsafe_index"}, index,
+            "true coordinates become padded ones; padded indices read position 0");
+  table.add({"index_select"}, index_select,
+            "true coordinates become padded ones; padded indices read position 0");
   table.add({"gather"}, gather, "rows stay rows; true coordinates become padded ones");
 }
 

@@ -1,14 +1,16 @@
 // Putting tensors together, and constants around them.
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
 namespace {
 
-State state_of(const Value& v, size_t d, size_t k) { return v.uniform ? State::constant(*v.uniform) : v.at({d, k}); }
+State state_of(const Value& v, size_t d, size_t k) {
+  return v.uniform ? State::constant(*v.uniform) : v.at({d, k});
+}
 
 // Layout of several values of equal sizes but along `skip`: factors of the first that has its own.
 Layout common(Pass& p, std::vector<Value>& xs, size_t skip) {
@@ -35,7 +37,8 @@ Value packed(Pass& p, const Value& x, size_t d) {
   if (x.dims[d].size() < 2 || !x.padded(d) || x.uniform) return x;
   const Expr size = p.size(x, d);
   const int64_t last = p.truth(p.pool().sub(size, p.num(1)));
-  const int64_t index = p.to_padded(p.binary("aten.minimum.default", p.iota(size), last), x.dims[d], true);
+  const int64_t index =
+      p.to_padded(p.binary("aten.minimum.default", p.iota(size), last), x.dims[d], true);
   Layout dims = x.dims;
   dims[d] = {Factor{size, true, x.any()}};
   return p.made(p.pick(x.id, d, index), std::move(dims), x.dtype, x.data);
@@ -45,7 +48,8 @@ Value packed(Pass& p, const Value& x, size_t d) {
 bool equal_pieces(Pass& p, const std::vector<Value>& xs, size_t d) {
   if (xs.size() < 2 || !xs[0].padded(d)) return false;
   return std::all_of(xs.begin(), xs.end(), [&](const Value& x) {
-    return x.dims[d].size() == xs[0].dims[d].size() && p.product(x.dims[d]) == p.product(xs[0].dims[d]) && p.same(x.dims[d], xs[0].dims[d]);
+    return x.dims[d].size() == xs[0].dims[d].size() &&
+           p.product(x.dims[d]) == p.product(xs[0].dims[d]) && p.same(x.dims[d], xs[0].dims[d]);
   });
 }
 
@@ -66,7 +70,8 @@ Results repeated(const Call& call, const std::vector<Value>& xs, size_t d, Layou
   }
   p.remember_merge(dim);
   dims[d] = std::move(dim);
-  const int64_t id = p.emit("aten.cat.default", {Arg{std::move(refs)}, Arg{static_cast<int64_t>(d)}});
+  const int64_t id =
+      p.emit("aten.cat.default", {Arg{std::move(refs)}, Arg{static_cast<int64_t>(d)}});
   return one(p.result(id, std::move(dims), call.type(), data));
 }
 
@@ -104,11 +109,14 @@ Results cat(const Call& call) {
   for (size_t i = 0; i + 1 < xs.size(); ++i) padded_before_last += xs[i].padded(d) ? 1 : 0;
   if (padded_before_last == 0) {
     const Value& last = xs.back();
-    const State tail = last.uniform ? State::constant(*last.uniform) : last.padded(d) ? last.at({d, 0}) : State::finite();
+    const State tail = last.uniform     ? State::constant(*last.uniform)
+                       : last.padded(d) ? last.at({d, 0})
+                                        : State::finite();
     dims[d] = {Factor{total, p.is_padded(total), tail}};
     return one(p.result(id, std::move(dims), call.type(), data));
   }
-  // Padding lies between the pieces: position j of the result is read from where its piece begins at B.
+  // Padding lies between the pieces: position j of the result is read from where its piece begins
+  // at B.
   const int64_t at = p.iota(total);
   int64_t index = at;
   Expr offset = p.num(0);
@@ -144,7 +152,8 @@ Results stack(const Call& call) {
   Layout dims = common(p, xs, d);
   for (const Value& x : xs) refs.push_back(Pass::ref(x));
   dims[d] = p.fresh(call.sizes()[d], State::finite());
-  const int64_t id = p.emit("aten.cat.default", {Arg{std::move(refs)}, Arg{static_cast<int64_t>(d)}});
+  const int64_t id =
+      p.emit("aten.cat.default", {Arg{std::move(refs)}, Arg{static_cast<int64_t>(d)}});
   return one(p.result(id, std::move(dims), call.type(), data));
 }
 
@@ -177,15 +186,17 @@ struct Padding {
     amounts[amounts.size() - 2] = Arg{left};
     amounts[amounts.size() - 1] = Arg{right};
     const Arg fill = std::visit([](auto v) { return Arg{v}; }, value);
-    return pass().emit("aten.constant_pad_nd.default", {Pass::ref(x), Arg{std::move(amounts)}, fill});
+    return pass().emit("aten.constant_pad_nd.default",
+                       {Pass::ref(x), Arg{std::move(amounts)}, fill});
   }
 
   // x[k:] or x[:k] of dimension d.
   void cut(size_t d, Expr from, Expr length, bool at_end) {
     Pass& p = pass();
     const State state = x.padded(d) && at_end ? x.at({d, 0}) : x.any();
-    const int64_t id = p.emit("aten.slice.Tensor", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Arg{from},
-                                                    Arg{p.pool().add(from, length)}, Arg{int64_t{1}}});
+    const int64_t id =
+        p.emit("aten.slice.Tensor", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Arg{from},
+                                     Arg{p.pool().add(from, length)}, Arg{int64_t{1}}});
     Layout dims = x.dims;
     dims[d] = p.prefix_dim(length, state);
     x = p.made(id, std::move(dims), x.dtype, x.data);
@@ -217,7 +228,8 @@ struct Padding {
     if (x.padded(d) && !(x.at({d, 0}) == fill)) {
       // The old padding lies where the constant belongs.
       const int64_t valid = p.binary("aten.lt.Tensor", p.iota(length), p.truth(size));
-      id = p.where(p.along(valid, x.rank(), d, length), id, p.constant(fill.value().value_or(value), x.dtype));
+      id = p.where(p.along(valid, x.rank(), d, length), id,
+                   p.constant(fill.value().value_or(value), x.dtype));
     }
     set(id, d, p.prefix_dim(length, fill));
   }
@@ -228,19 +240,25 @@ Results constant_pad(const Call& call) {
   Value x = call.tensor(0);
   const auto amounts = call.exprs(1);
   const Scalar value = call.scalar(2).value_or(Scalar{int64_t{0}});
-  if (call.arg(2).ref() != nullptr || std::holds_alternative<Expr>(call.arg(2).v)) refuse("a fill value that varies");
+  if (call.arg(2).ref() != nullptr || std::holds_alternative<Expr>(call.arg(2).v))
+    refuse("a fill value that varies");
   if (x.uniform) {
-    x = p.made(x.id, p.fresh([&] {
-                 std::vector<Expr> sizes;
-                 for (size_t d = 0; d < x.rank(); ++d) sizes.push_back(p.size(x, d));
-                 return sizes;
-               }(), State::constant(*x.uniform)), x.dtype, State::constant(*x.uniform));
+    x = p.made(x.id,
+               p.fresh(
+                   [&] {
+                     std::vector<Expr> sizes;
+                     for (size_t d = 0; d < x.rank(); ++d) sizes.push_back(p.size(x, d));
+                     return sizes;
+                   }(),
+                   State::constant(*x.uniform)),
+               x.dtype, State::constant(*x.uniform));
   }
   Padding padding{call, value, x};
   if (amounts.size() > 2 * x.rank()) refuse("more padding than dimensions");
   for (size_t i = 0; i + 1 < amounts.size(); i += 2) {
     const size_t d = x.rank() - 1 - i / 2;
-    const bool nothing = p.pool().is_constant(amounts[i], 0) && p.pool().is_constant(amounts[i + 1], 0);
+    const bool nothing =
+        p.pool().is_constant(amounts[i], 0) && p.pool().is_constant(amounts[i + 1], 0);
     if (!nothing && x.dims[d].size() > 1) padding.x = packed(p, padding.x, d);
     padding.left(d, amounts[i]);
     padding.right(d, amounts[i + 1]);

@@ -11,7 +11,9 @@ State product(const State& a, const State& b) {
   return a.is_zero() || b.is_zero() ? State::zero() : State::finite();
 }
 
-State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+State data_of(const Value& v) {
+  return v.uniform ? State::constant(*v.uniform) : v.data;
+}
 
 // A uniform value in the layout of another's dimension.
 void adopt(Pass& p, Value& v, size_t d, const Dim& model) {
@@ -72,7 +74,8 @@ Product multiply(Pass& p, Value a, Value b) {
   }
   const auto stated = [](const Value& v, size_t d) {
     Dim dim = v.dims[d];
-    for (size_t k = 0; k < dim.size(); ++k) dim[k].state = dim[k].padded ? v.at({d, k}) : dim[k].state;
+    for (size_t k = 0; k < dim.size(); ++k)
+      dim[k].state = dim[k].padded ? v.at({d, k}) : dim[k].state;
     return dim;
   };
   dims.push_back(outer(stated(a, rank - 2), b.any()));
@@ -87,7 +90,8 @@ Results matmul(const Call& call) {
   ArgList args = call.args();
   args[0] = Pass::ref(m.a);
   args[1] = Pass::ref(m.b);
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(m.dims), call.type(), m.data));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(m.dims),
+                      call.type(), m.data));
 }
 
 Results add_matmul(const Call& call) {
@@ -95,7 +99,8 @@ Results add_matmul(const Call& call) {
   const Value c = call.tensor(0);
   Product m = multiply(p, call.tensor(1), call.tensor(2));
   for (const char* name : {"beta", "alpha"}) {
-    if (std::holds_alternative<Expr>(call.arg(99, name).v)) refuse("a factor that varies with the sizes");
+    if (std::holds_alternative<Expr>(call.arg(99, name).v))
+      refuse("a factor that varies with the sizes");
   }
   for (size_t d = 0; d < m.dims.size(); ++d) {
     for (size_t k = 0; k < m.dims[d].size(); ++k) {
@@ -107,7 +112,8 @@ Results add_matmul(const Call& call) {
   if (c.rank() > m.dims.size()) refuse("a sum of other ranks");
   const size_t skip = m.dims.size() - c.rank();
   for (size_t d = 0; d < c.rank(); ++d) {
-    if (!c.uniform && !c.dims[d].empty() && !p.same(c.dims[d], m.dims[d + skip])) refuse("what is added is padded differently");
+    if (!c.uniform && !c.dims[d].empty() && !p.same(c.dims[d], m.dims[d + skip]))
+      refuse("what is added is padded differently");
   }
   const ArgList args = {Pass::ref(c), Pass::ref(m.a), Pass::ref(m.b)};
   return one(p.result(p.emit(call.op(), args, call.kwargs()), std::move(m.dims), call.type(),
@@ -145,7 +151,8 @@ Results linear(const Call& call) {
   Layout dims;
   for (size_t d = 0; d + 1 < x.rank(); ++d) {
     Dim dim = outer(x.dims[d], w.any());
-    for (Factor& f : dim) f.state = bias ? finite_if(f.state.is_finite() && bias->any().is_finite()) : f.state;
+    for (Factor& f : dim)
+      f.state = bias ? finite_if(f.state.is_finite() && bias->any().is_finite()) : f.state;
     dims.push_back(std::move(dim));
   }
   if (w.rank() == 2) dims.push_back(outer(w.dims[0], x.any()));
@@ -155,8 +162,8 @@ Results linear(const Call& call) {
                       finite_if(data_of(x).is_finite() && data_of(w).is_finite())));
 }
 
-// Rows of a in groups, each times its own matrix; or, with the rows summed over, one matrix per group.
-// Groups end at the true number of rows, so rows behind it are in no group.
+// Rows of a in groups, each times its own matrix; or, with the rows summed over, one matrix per
+// group. Groups end at the true number of rows, so rows behind it are in no group.
 Results grouped(const Call& call) {
   Pass& p = call.pass();
   Value a = call.tensor(0);
@@ -192,8 +199,8 @@ Results grouped(const Call& call) {
   ArgList args = call.args();
   args[0] = Pass::ref(a);
   args[1] = Pass::ref(b);
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(),
-                      finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                      call.type(), finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Normalizations. Over dimensions without padding they run as they are; over padded ones they are written
-// out with true counts.
+// Normalizations. Over dimensions without padding they run as they are; over padded ones they are
+// written out with true counts.
 #include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
@@ -33,12 +33,14 @@ Results layer_norm(const Call& call) {
   Results out;
   for (int64_t i = 0; i < count; ++i) {
     const State data = finite_if(x.data.is_finite());
-    out.emplace_back(p.result(first + i, head_layout(x, split, i == 0), call.type(static_cast<size_t>(i)), data));
+    out.emplace_back(p.result(first + i, head_layout(x, split, i == 0),
+                              call.type(static_cast<size_t>(i)), data));
   }
   return out;
 }
 
-// (grad, x, shape, statistics..., weight, [bias], mask): gradients of weight and bias sum over rows.
+// (grad, x, shape, statistics..., weight, [bias], mask): gradients of weight and bias sum over
+// rows.
 Results layer_norm_backward(const Call& call) {
   Pass& p = call.pass();
   const bool rms = call.name() == "_fused_rms_norm_backward";
@@ -61,8 +63,10 @@ Results layer_norm_backward(const Call& call) {
       out.emplace_back();
       continue;
     }
-    Layout dims = i == 0 ? with_states(x.dims, [](const State&) { return State::zero(); }) : p.fresh(call.sizes(k), State::finite());
-    out.emplace_back(p.result(first + i, std::move(dims), call.type(k), finite_if(grad.data.is_finite() && x.data.is_finite())));
+    Layout dims = i == 0 ? with_states(x.dims, [](const State&) { return State::zero(); })
+                         : p.fresh(call.sizes(k), State::finite());
+    out.emplace_back(p.result(first + i, std::move(dims), call.type(k),
+                              finite_if(grad.data.is_finite() && x.data.is_finite())));
   }
   return out;
 }
@@ -77,7 +81,9 @@ struct Writer {
   int64_t sub(int64_t a, int64_t b) { return op("aten.sub.Tensor", a, b); }
   int64_t mul(int64_t a, int64_t b) { return op("aten.mul.Tensor", a, b); }
   int64_t div(int64_t a, int64_t b) { return op("aten.div.Tensor", a, b); }
-  int64_t scaled(int64_t a, double by) { return p.emit("aten.mul.Tensor", {Pass::ref(a), Arg{by}}); }
+  int64_t scaled(int64_t a, double by) {
+    return p.emit("aten.mul.Tensor", {Pass::ref(a), Arg{by}});
+  }
   int64_t sum(int64_t a, const std::vector<int64_t>& over, bool keep) {
     return p.emit("aten.sum.dim_IntList", {Pass::ref(a), Pass::int_list(over), Arg{keep}});
   }
@@ -100,7 +106,9 @@ Expr count_but_channel(Pass& p, const Value& x) {
 }
 
 // [channels] as a tensor that broadcasts against x.
-int64_t per_channel(Pass& p, int64_t id, const Value& x) { return p.along(id, x.rank(), 1, p.size(x, 1)); }
+int64_t per_channel(Pass& p, int64_t id, const Value& x) {
+  return p.along(id, x.rank(), 1, p.size(x, 1));
+}
 
 double number(const Call& call, size_t at, double otherwise) {
   const auto s = call.scalar(at);
@@ -109,12 +117,13 @@ double number(const Call& call, size_t at, double otherwise) {
 
 void check_batch_norm(const Value& x) {
   if (x.rank() < 2) refuse("a batch norm of vectors");
-  if (x.dtype.name() == "bfloat16" || x.dtype.name() == "float16") refuse("a batch norm in half precision with a batch that varies");
+  if (x.dtype.name() == "bfloat16" || x.dtype.name() == "float16")
+    refuse("a batch norm in half precision with a batch that varies");
 }
 
 // x normalized by statistics per channel, and weighted.
-int64_t normalized(Writer& w, const Value& x, int64_t mean, int64_t factor, const std::optional<Value>& weight,
-                   const std::optional<Value>& bias) {
+int64_t normalized(Writer& w, const Value& x, int64_t mean, int64_t factor,
+                   const std::optional<Value>& weight, const std::optional<Value>& bias) {
   int64_t y = w.mul(w.sub(x.id, per_channel(w.p, mean, x)), per_channel(w.p, factor, x));
   if (weight) y = w.mul(y, per_channel(w.p, weight->id, x));
   if (bias) y = w.add(y, per_channel(w.p, bias->id, x));
@@ -122,10 +131,12 @@ int64_t normalized(Writer& w, const Value& x, int64_t mean, int64_t factor, cons
 }
 
 int64_t inverse_root(Writer& w, int64_t variance, double eps) {
-  return w.p.emit("aten.rsqrt.default", {Pass::ref(w.p.emit("aten.add.Tensor", {Pass::ref(variance), Arg{eps}}))});
+  return w.p.emit("aten.rsqrt.default",
+                  {Pass::ref(w.p.emit("aten.add.Tensor", {Pass::ref(variance), Arg{eps}}))});
 }
 
-// Batch norm. Positions: (x, weight, bias, running mean, running variance, [training], momentum, eps).
+// Batch norm. Positions: (x, weight, bias, running mean, running variance, [training], momentum,
+// eps).
 Results batch_norm(const Call& call) {
   Pass& p = call.pass();
   Writer w{p};
@@ -138,24 +149,29 @@ Results batch_norm(const Call& call) {
   const bool training = !fixed && call.boolean(after, false);
   const double momentum = number(call, after + (fixed ? 0 : 1), 0.1);
   const double eps = number(call, after + (fixed ? 1 : 2), 1e-5);
-  if (training && !functional && !no_stats) refuse("a batch norm that changes its statistics in place");
+  if (training && !functional && !no_stats)
+    refuse("a batch norm that changes its statistics in place");
   const auto weight = call.maybe_tensor(1);
   const auto bias = call.maybe_tensor(2);
   const State out_state = finite_if(x.any().is_finite());
   const Layout dims = with_states(x.dims, [&](const State&) { return out_state; });
-  const auto stat = [&](size_t k, int64_t id) { return p.result(id, p.fresh(call.sizes(k), State::finite()), call.type(k), State::finite()); };
+  const auto stat = [&](size_t k, int64_t id) {
+    return p.result(id, p.fresh(call.sizes(k), State::finite()), call.type(k), State::finite());
+  };
   Results out;
   if (!training) {
     const Value mean = call.tensor(3);
     const Value variance = call.tensor(4);
     const int64_t factor = inverse_root(w, variance.id, eps);
-    out.emplace_back(p.result(normalized(w, x, mean.id, factor, weight, bias), dims, call.type(0), finite_if(x.data.is_finite())));
+    out.emplace_back(p.result(normalized(w, x, mean.id, factor, weight, bias), dims, call.type(0),
+                              finite_if(x.data.is_finite())));
     // In evaluation the saved statistics are empty; nothing reads them.
     for (size_t k = 1; k < call.node().outs.size(); ++k) {
       if (k >= 3) {
         out.emplace_back(call.tensor(k == 3 ? 3 : 4));
       } else {
-        const int64_t id = p.emit("aten.full.default", {Pass::size_list(call.sizes(k)), Arg{0.0}}, {{"dtype", Arg{call.type(k).dtype}}, {"device", p.device()}});
+        const int64_t id = p.emit("aten.full.default", {Pass::size_list(call.sizes(k)), Arg{0.0}},
+                                  {{"dtype", Arg{call.type(k).dtype}}, {"device", p.device()}});
         out.emplace_back(stat(k, id));
       }
     }
@@ -166,17 +182,23 @@ Results batch_norm(const Call& call) {
   const std::vector<Place> places = x.places();
   const Value y = p.need(x, int64_t{0});
   const int64_t mean = w.div(w.sum(y.id, over, false), p.truth(count));
-  Value centred = p.made(w.sub(y.id, per_channel(p, mean, x)), with_states(x.dims, [](const State&) { return State::anything(); }), x.dtype, State::finite());
+  Value centred = p.made(w.sub(y.id, per_channel(p, mean, x)),
+                         with_states(x.dims, [](const State&) { return State::anything(); }),
+                         x.dtype, State::finite());
   centred = p.masked(centred, places, int64_t{0}, false);
   const int64_t variance = w.div(w.sum(w.mul(centred.id, centred.id), over, false), p.truth(count));
   const int64_t factor = inverse_root(w, variance, eps);
-  out.emplace_back(p.result(normalized(w, x, mean, factor, weight, bias), dims, call.type(0), finite_if(x.data.is_finite())));
+  out.emplace_back(p.result(normalized(w, x, mean, factor, weight, bias), dims, call.type(0),
+                            finite_if(x.data.is_finite())));
   out.emplace_back(stat(1, mean));
   out.emplace_back(stat(2, factor));
   if (functional) {
-    const int64_t unbiased = w.mul(variance, w.div(p.truth(count), p.truth(p.pool().sub(count, p.num(1)))));
-    out.emplace_back(stat(3, w.add(w.scaled(call.tensor(3).id, 1 - momentum), w.scaled(mean, momentum))));
-    out.emplace_back(stat(4, w.add(w.scaled(call.tensor(4).id, 1 - momentum), w.scaled(unbiased, momentum))));
+    const int64_t unbiased =
+        w.mul(variance, w.div(p.truth(count), p.truth(p.pool().sub(count, p.num(1)))));
+    out.emplace_back(
+        stat(3, w.add(w.scaled(call.tensor(3).id, 1 - momentum), w.scaled(mean, momentum))));
+    out.emplace_back(
+        stat(4, w.add(w.scaled(call.tensor(4).id, 1 - momentum), w.scaled(unbiased, momentum))));
   }
   return out;
 }
@@ -193,14 +215,16 @@ Results batch_norm_backward(const Call& call) {
   const double eps = number(call, 8, 1e-5);
   const auto over = all_but_channel(x);
   const int64_t mean = p.finite(call.tensor(training ? 5 : 3)).id;
-  const int64_t factor = training ? p.finite(call.tensor(6)).id : inverse_root(w, call.tensor(4).id, eps);
+  const int64_t factor =
+      training ? p.finite(call.tensor(6)).id : inverse_root(w, call.tensor(4).id, eps);
   const int64_t xhat = w.mul(w.sub(x.id, per_channel(p, mean, x)), per_channel(p, factor, x));
   const int64_t grad_bias = w.sum(grad.id, over, false);
   const int64_t grad_weight = w.sum(w.mul(grad.id, xhat), over, false);
   int64_t grad_x = grad.id;
   if (training) {
     const int64_t count = p.truth(count_but_channel(p, x));
-    const int64_t part = w.add(per_channel(p, w.div(grad_bias, count), x), w.mul(xhat, per_channel(p, w.div(grad_weight, count), x)));
+    const int64_t part = w.add(per_channel(p, w.div(grad_bias, count), x),
+                               w.mul(xhat, per_channel(p, w.div(grad_weight, count), x)));
     grad_x = w.sub(grad_x, part);
   }
   grad_x = w.mul(grad_x, per_channel(p, factor, x));
@@ -212,14 +236,16 @@ Results batch_norm_backward(const Call& call) {
       out.emplace_back();
       continue;
     }
-    Layout dims = k == 0 ? with_states(x.dims, [](const State&) { return State::finite(); }) : p.fresh(call.sizes(k), State::finite());
-    out.emplace_back(p.result(ids[k], std::move(dims), call.type(k), finite_if(grad.data.is_finite() && x.data.is_finite())));
+    Layout dims = k == 0 ? with_states(x.dims, [](const State&) { return State::finite(); })
+                         : p.fresh(call.sizes(k), State::finite());
+    out.emplace_back(p.result(ids[k], std::move(dims), call.type(k),
+                              finite_if(grad.data.is_finite() && x.data.is_finite())));
   }
   return out;
 }
 
-// Group norm: (x, weight, bias, N, C, HxW, groups, eps). Statistics over the channels of a group and all
-// positions.
+// Group norm: (x, weight, bias, N, C, HxW, groups, eps). Statistics over the channels of a group
+// and all positions.
 Results group_norm(const Call& call) {
   Pass& p = call.pass();
   ExprPool& pool = p.pool();
@@ -235,18 +261,23 @@ Results group_norm(const Call& call) {
     const State data = finite_if(x.data.is_finite());
     out.emplace_back(p.result(first, head_layout(x, x.rank(), true), call.type(0), data));
     for (size_t k = 1; k < 3; ++k) {
-      Layout dims = {with_states({x.dims[0]}, [](const State& s) { return finite_if(s.is_finite()); })[0], p.fresh(p.num(groups), State::finite())};
-      out.emplace_back(p.result(first + static_cast<int64_t>(k), std::move(dims), call.type(k), data));
+      Layout dims = {
+          with_states({x.dims[0]}, [](const State& s) { return finite_if(s.is_finite()); })[0],
+          p.fresh(p.num(groups), State::finite())};
+      out.emplace_back(
+          p.result(first + static_cast<int64_t>(k), std::move(dims), call.type(k), data));
     }
     return out;
   }
-  if (x.dtype.name() == "bfloat16" || x.dtype.name() == "float16") refuse("a group norm in half precision over a padded dimension");
+  if (x.dtype.name() == "bfloat16" || x.dtype.name() == "float16")
+    refuse("a group norm in half precision over a padded dimension");
   const Expr channels = p.size(x, 1);
   const auto per_group = pool.divide(channels, p.num(groups));
   if (!per_group) refuse("channels that do not fill their groups");
   // [N, groups, C / groups, ...]
   std::vector<Expr> split = {p.size(x, 0), p.num(groups), *per_group};
-  Layout dims = {x.dims[0], p.fresh(p.num(groups), State::finite()), p.fresh(*per_group, State::finite())};
+  Layout dims = {x.dims[0], p.fresh(p.num(groups), State::finite()),
+                 p.fresh(*per_group, State::finite())};
   Expr count = *per_group;
   std::vector<int64_t> over = {2};
   std::vector<Place> places;
@@ -262,7 +293,9 @@ Results group_norm(const Call& call) {
   Value y = p.made(p.reshape(x.id, split), dims, x.dtype, x.data);
   y = p.need(y, int64_t{0}, places);
   const int64_t mean = w.div(w.sum(y.id, over, true), p.truth(count));
-  Value centred = p.made(w.sub(y.id, mean), with_states(y.dims, [](const State&) { return State::anything(); }), x.dtype, State::finite());
+  Value centred =
+      p.made(w.sub(y.id, mean), with_states(y.dims, [](const State&) { return State::anything(); }),
+             x.dtype, State::finite());
   centred = p.masked(centred, places, int64_t{0}, false);
   const int64_t variance = w.div(w.sum(w.mul(centred.id, centred.id), over, true), p.truth(count));
   const int64_t factor = inverse_root(w, variance, number(call, 7, 1e-5));
@@ -272,11 +305,14 @@ Results group_norm(const Call& call) {
   if (const auto weight = call.maybe_tensor(1)) id = w.mul(id, per_channel(p, weight->id, x));
   if (const auto bias = call.maybe_tensor(2)) id = w.add(id, per_channel(p, bias->id, x));
   Results out;
-  out.emplace_back(p.result(id, with_states(x.dims, [](const State&) { return State::anything(); }), call.type(0), finite_if(x.data.is_finite())));
+  out.emplace_back(p.result(id, with_states(x.dims, [](const State&) { return State::anything(); }),
+                            call.type(0), finite_if(x.data.is_finite())));
   const int64_t statistics[] = {mean, factor};
   for (size_t k = 0; k < 2; ++k) {
-    Layout small = {with_states({x.dims[0]}, [](const State&) { return State::anything(); })[0], p.fresh(p.num(groups), State::finite())};
-    out.emplace_back(p.result(p.reshape(statistics[k], call.sizes(k + 1)), std::move(small), call.type(k + 1), finite_if(x.data.is_finite())));
+    Layout small = {with_states({x.dims[0]}, [](const State&) { return State::anything(); })[0],
+                    p.fresh(p.num(groups), State::finite())};
+    out.emplace_back(p.result(p.reshape(statistics[k], call.sizes(k + 1)), std::move(small),
+                              call.type(k + 1), finite_if(x.data.is_finite())));
   }
   return out;
 }
@@ -285,10 +321,13 @@ Results group_norm(const Call& call) {
 
 void add_norm_rules(RuleTable& table) {
   table.add({"native_layer_norm", "_fused_rms_norm"}, layer_norm, "rows are normalized one by one");
-  table.add({"native_layer_norm_backward", "_fused_rms_norm_backward"}, layer_norm_backward, "padded rows have gradient 0 and finite values");
-  table.add({"_native_batch_norm_legit_functional", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm"},
+  table.add({"native_layer_norm_backward", "_fused_rms_norm_backward"}, layer_norm_backward,
+            "padded rows have gradient 0 and finite values");
+  table.add({"_native_batch_norm_legit_functional", "_native_batch_norm_legit",
+             "_native_batch_norm_legit_no_training", "native_batch_norm"},
             batch_norm, "statistics of true elements over true counts");
-  table.add({"native_batch_norm_backward"}, batch_norm_backward, "padded gradients are 0, counts are true counts");
+  table.add({"native_batch_norm_backward"}, batch_norm_backward,
+            "padded gradients are 0, counts are true counts");
   table.add({"native_group_norm"}, group_norm, "statistics of true elements over true counts");
 }
 

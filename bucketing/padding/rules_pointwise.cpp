@@ -1,15 +1,18 @@
-// Pointwise operators: each element of the result depends on one element of each operand, so padding
-// goes to padding, and what it may hold follows from what the operands' may (pointwise_states.cpp).
-#include <fmt/format.h>
-
+// Pointwise operators: each element of the result depends on one element of each operand, so
+// padding goes to padding, and what it may hold follows from what the operands' may
+// (pointwise_states.cpp).
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
 namespace {
 
-std::string overload_of(const std::string& op) { return op.substr(op.rfind('.') + 1); }
+std::string overload_of(const std::string& op) {
+  return op.substr(op.rfind('.') + 1);
+}
 
 // The overload that takes a tensor where this one takes a number.
 std::string with_tensor(const std::string& op) {
@@ -20,7 +23,8 @@ std::string with_tensor(const std::string& op) {
   if (overload == "Tensor_mode" || overload == "Scalar_mode") return base + ".Tensor_mode";
   if (overload == "Scalar") return base + ".Tensor";
   if (overload == "Tensor_Scalar" || overload == "Scalar_Tensor") return base + ".Tensor_Tensor";
-  if (overload == "default" && (base == "aten.clamp" || base == "aten.clamp_min" || base == "aten.clamp_max")) {
+  if (overload == "default" &&
+      (base == "aten.clamp" || base == "aten.clamp_min" || base == "aten.clamp_max")) {
     return base + ".Tensor";
   }
   refuse("a number that varies with the sizes has no place in this overload");
@@ -43,7 +47,8 @@ void sharpen_exp(const Call& call, const Operand& x, Layout& dims, State& data) 
     for (size_t k = 0; k < dims[d].size(); ++k) {
       const Place here{d, k};
       const bool reduced = std::find(over.begin(), over.end(), here) != over.end();
-      if (dims[d][k].padded && !reduced && x.tensor->at(here).is_finite()) dims[d][k].state = State::non_negative();
+      if (dims[d][k].padded && !reduced && x.tensor->at(here).is_finite())
+        dims[d][k].state = State::non_negative();
     }
   }
   if (x.tensor->data.is_finite()) data = State::non_negative();
@@ -52,19 +57,23 @@ void sharpen_exp(const Call& call, const Operand& x, Layout& dims, State& data) 
 std::shared_ptr<const Origin> origin_of(const Call& call, const std::vector<Operand>& operands) {
   if (operands.empty() || !operands[0].tensor) return nullptr;
   const Value& x = *operands[0].tensor;
-  if (call.name() == "sub" && operands.size() == 2 && operands[1].tensor && operands[1].tensor->origin &&
-      operands[1].tensor->origin->kind == Origin::Kind::kMaximum && operands[1].tensor->origin->of == x.id) {
-    return std::make_shared<Origin>(Origin{Origin::Kind::kNonPositive, x.id, operands[1].tensor->origin->places});
+  if (call.name() == "sub" && operands.size() == 2 && operands[1].tensor &&
+      operands[1].tensor->origin && operands[1].tensor->origin->kind == Origin::Kind::kMaximum &&
+      operands[1].tensor->origin->of == x.id) {
+    return std::make_shared<Origin>(
+        Origin{Origin::Kind::kNonPositive, x.id, operands[1].tensor->origin->places});
   }
   if (call.name() == "clone" || call.name() == "alias" || call.name() == "detach") return x.origin;
   return nullptr;
 }
 
-// Dividing integers by zero ends the process, and shifts have a range: such operands are made harmless.
+// Dividing integers by zero ends the process, and shifts have a range: such operands are made
+// harmless.
 Value harmless(const Call& call, size_t position, Value v) {
   if (position != 1 || call.type().dtype.is_inexact() || !v.padded()) return v;
   const auto& name = call.name();
-  if (name == "floor_divide" || name == "remainder" || name == "fmod" || name == "div" || name == "gcd") {
+  if (name == "floor_divide" || name == "remainder" || name == "fmod" || name == "div" ||
+      name == "gcd") {
     std::vector<Place> unsafe;
     for (const Place& place : v.places()) {
       if (!v.at(place).is_positive()) unsafe.push_back(place);
@@ -102,7 +111,8 @@ Results pointwise(const Call& call) {
   }
   for (const auto& [name, value] : call.kwargs()) {
     const bool number = std::holds_alternative<Expr>(value.v);
-    if (value.ref() != nullptr || number) refuse(fmt::format("the argument {} varies with the sizes", name));
+    if (value.ref() != nullptr || number)
+      refuse(fmt::format("the argument {} varies with the sizes", name));
   }
   if (symbolic) op = with_tensor(op);
 
@@ -121,7 +131,8 @@ Results pointwise(const Call& call) {
     const auto s = pointwise_state(call.name(), overload, states, type.dtype);
     return s ? *s : State::anything();
   };
-  State data = state([](const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; });
+  State data =
+      state([](const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; });
   Layout out = dims;
   for (size_t d = 0; d < rank; ++d) {
     for (size_t k = 0; k < dims[d].size(); ++k) {
@@ -130,7 +141,8 @@ Results pointwise(const Call& call) {
     }
   }
   std::optional<Scalar> uniform;
-  const bool all_uniform = std::all_of(tensors.begin(), tensors.end(), [](const Value* v) { return v->uniform.has_value(); });
+  const bool all_uniform = std::all_of(tensors.begin(), tensors.end(),
+                                       [](const Value* v) { return v->uniform.has_value(); });
   if (!tensors.empty() && all_uniform && !symbolic) uniform = data.in(type.dtype).value();
   if (!operands.empty()) sharpen_exp(call, operands[0], out, data);
 
@@ -144,26 +156,182 @@ Results pointwise(const Call& call) {
 void add_pointwise_rules(RuleTable& table) {
   static constexpr std::string_view kWhy =
       "an element depends on one element of each operand: padding goes to padding";
-  for (const char* name : {
-           "abs", "neg", "relu", "tanh", "sigmoid", "erf", "erfc", "sin", "cos", "silu", "gelu", "elu", "celu", "selu",
-           "leaky_relu", "hardtanh", "hardswish", "hardsigmoid", "mish", "softplus", "log_sigmoid", "relu6",
-           "_to_copy", "to", "clone", "alias", "detach", "lift_fresh_copy", "contiguous", "positive", "copy",
-           "convert_element_type", "clamp", "clamp_min", "clamp_max", "add", "sub", "rsub", "mul", "div", "true_divide",
-           "floor_divide", "remainder", "fmod", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2",
-           "log10", "log1p", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "sinc",
-           "erfinv", "lgamma", "digamma", "hypot", "copysign", "nextafter", "logaddexp", "logaddexp2", "xlogy", "logit",
-           "maximum", "minimum", "fmax", "fmin", "floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "where", "lerp",
-           "addcmul", "addcdiv", "fma", "nan_to_num", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
-           "logical_not", "logical_xor", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit", "bitwise_and",
-           "bitwise_or", "bitwise_not", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "__and__", "__or__",
-           "__xor__", "__lshift__", "__rshift__", "gelu_backward", "silu_backward", "tanh_backward", "sigmoid_backward",
-           "threshold_backward", "threshold", "hardswish_backward", "hardsigmoid_backward", "hardtanh_backward", "elu_backward",
-           "leaky_relu_backward", "mish_backward", "softplus_backward", "log_sigmoid_backward", "logit_backward", "real", "imag", "conj_physical", "_conj",
-           "angle", "polar", "complex", "ldexp", "heaviside", "gcd", "lcm", "special_i0", "i0", "special_i0e", "special_i1",
-           "special_i1e", "special_ndtr", "special_ndtri", "special_log_ndtr", "special_erfcx", "special_entr", "special_zeta", "special_xlog1py",
-           "special_bessel_j0", "special_bessel_j1", "bessel_j0", "bessel_j1", "deg2rad", "rad2deg", "polygamma", "igamma", "igammac",
-           "hardshrink", "softshrink", "hardshrink_backward", "softshrink_backward", "masked_fill", "_prelu_kernel", "float_power",
-           "fill"}) {
+  for (const char* name : {"abs",
+                           "neg",
+                           "relu",
+                           "tanh",
+                           "sigmoid",
+                           "erf",
+                           "erfc",
+                           "sin",
+                           "cos",
+                           "silu",
+                           "gelu",
+                           "elu",
+                           "celu",
+                           "selu",
+                           "leaky_relu",
+                           "hardtanh",
+                           "hardswish",
+                           "hardsigmoid",
+                           "mish",
+                           "softplus",
+                           "log_sigmoid",
+                           "relu6",
+                           "_to_copy",
+                           "to",
+                           "clone",
+                           "alias",
+                           "detach",
+                           "lift_fresh_copy",
+                           "contiguous",
+                           "positive",
+                           "copy",
+                           "convert_element_type",
+                           "clamp",
+                           "clamp_min",
+                           "clamp_max",
+                           "add",
+                           "sub",
+                           "rsub",
+                           "mul",
+                           "div",
+                           "true_divide",
+                           "floor_divide",
+                           "remainder",
+                           "fmod",
+                           "pow",
+                           "square",
+                           "sqrt",
+                           "rsqrt",
+                           "reciprocal",
+                           "exp",
+                           "exp2",
+                           "expm1",
+                           "log",
+                           "log2",
+                           "log10",
+                           "log1p",
+                           "tan",
+                           "asin",
+                           "acos",
+                           "atan",
+                           "atan2",
+                           "sinh",
+                           "cosh",
+                           "asinh",
+                           "acosh",
+                           "atanh",
+                           "sinc",
+                           "erfinv",
+                           "lgamma",
+                           "digamma",
+                           "hypot",
+                           "copysign",
+                           "nextafter",
+                           "logaddexp",
+                           "logaddexp2",
+                           "xlogy",
+                           "logit",
+                           "maximum",
+                           "minimum",
+                           "fmax",
+                           "fmin",
+                           "floor",
+                           "ceil",
+                           "round",
+                           "trunc",
+                           "frac",
+                           "sign",
+                           "sgn",
+                           "where",
+                           "lerp",
+                           "addcmul",
+                           "addcdiv",
+                           "fma",
+                           "nan_to_num",
+                           "eq",
+                           "ne",
+                           "lt",
+                           "le",
+                           "gt",
+                           "ge",
+                           "logical_and",
+                           "logical_or",
+                           "logical_not",
+                           "logical_xor",
+                           "isnan",
+                           "isinf",
+                           "isfinite",
+                           "isposinf",
+                           "isneginf",
+                           "signbit",
+                           "bitwise_and",
+                           "bitwise_or",
+                           "bitwise_not",
+                           "bitwise_xor",
+                           "bitwise_left_shift",
+                           "bitwise_right_shift",
+                           "__and__",
+                           "__or__",
+                           "__xor__",
+                           "__lshift__",
+                           "__rshift__",
+                           "gelu_backward",
+                           "silu_backward",
+                           "tanh_backward",
+                           "sigmoid_backward",
+                           "threshold_backward",
+                           "threshold",
+                           "hardswish_backward",
+                           "hardsigmoid_backward",
+                           "hardtanh_backward",
+                           "elu_backward",
+                           "leaky_relu_backward",
+                           "mish_backward",
+                           "softplus_backward",
+                           "log_sigmoid_backward",
+                           "logit_backward",
+                           "real",
+                           "imag",
+                           "conj_physical",
+                           "_conj",
+                           "angle",
+                           "polar",
+                           "complex",
+                           "ldexp",
+                           "heaviside",
+                           "gcd",
+                           "lcm",
+                           "special_i0",
+                           "i0",
+                           "special_i0e",
+                           "special_i1",
+                           "special_i1e",
+                           "special_ndtr",
+                           "special_ndtri",
+                           "special_log_ndtr",
+                           "special_erfcx",
+                           "special_entr",
+                           "special_zeta",
+                           "special_xlog1py",
+                           "special_bessel_j0",
+                           "special_bessel_j1",
+                           "bessel_j0",
+                           "bessel_j1",
+                           "deg2rad",
+                           "rad2deg",
+                           "polygamma",
+                           "igamma",
+                           "igammac",
+                           "hardshrink",
+                           "softshrink",
+                           "hardshrink_backward",
+                           "softshrink_backward",
+                           "masked_fill",
+                           "_prelu_kernel",
+                           "float_power",
+                           "fill"}) {
     table.add({name}, pointwise, kWhy);
   }
 }

@@ -9,7 +9,8 @@ namespace {
 // The number of trailing dimensions that windows slide over.
 size_t windows(const std::string& name) {
   for (const char digit : {'1', '2', '3'}) {
-    if (name.find(std::string("pool") + digit) != std::string::npos) return static_cast<size_t>(digit - '0');
+    if (name.find(std::string("pool") + digit) != std::string::npos)
+      return static_cast<size_t>(digit - '0');
   }
   refuse("a pooling operator that is not known");
 }
@@ -53,13 +54,16 @@ Results average(const Call& call) {
     bool pads = false;
     for (const int64_t n : call.integers(3)) pads = pads || n != 0;
     if (call.boolean(4, false)) refuse("pooling with ceil_mode over a padded dimension");
-    if (pads && !call.boolean(5, true)) refuse("pooling that leaves its own padding out of the count");
+    if (pads && !call.boolean(5, true))
+      refuse("pooling that leaves its own padding out of the count");
     x = p.need(x, int64_t{0}, places);
   }
   const State state = finite_if(x.any().is_finite());
   ArgList args = call.args();
   args[0] = Pass::ref(x);
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), pooled(call, x, 0, count, state), call.type(), finite_if(x.data.is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      pooled(call, x, 0, count, state), call.type(),
+                      finite_if(x.data.is_finite())));
 }
 
 Results average_backward(const Call& call) {
@@ -69,24 +73,30 @@ Results average_backward(const Call& call) {
   const size_t count = windows(call.name());
   const auto places = spatial(x, count);
   check(x, places);
-  if (!places.empty() && call.boolean(5, false)) refuse("pooling with ceil_mode over a padded dimension");
+  if (!places.empty() && call.boolean(5, false))
+    refuse("pooling with ceil_mode over a padded dimension");
   bool pads = false;
   for (const int64_t n : call.integers(4)) pads = pads || n != 0;
-  if (!places.empty() && pads && !call.boolean(6, true)) refuse("pooling that leaves its own padding out of the count");
+  if (!places.empty() && pads && !call.boolean(6, true))
+    refuse("pooling that leaves its own padding out of the count");
   grad = p.need(grad, int64_t{0}, spatial(grad, count));
   ArgList args = call.args();
   args[0] = Pass::ref(grad);
   args[1] = Pass::ref(x);
   const State state = finite_if(grad.any().is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), with_states(x.dims, [&](const State&) { return state; }), call.type(), finite_if(grad.data.is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      with_states(x.dims, [&](const State&) { return state; }), call.type(),
+                      finite_if(grad.data.is_finite())));
 }
 
 // Positions of maxima count through the plane: row * width + column.
 int64_t other_width(Pass& p, int64_t index, Expr width, bool to_true) {
   const int64_t from = to_true ? p.bucket_size(width) : p.truth(width);
   const int64_t to = to_true ? p.truth(width) : p.bucket_size(width);
-  const int64_t row = p.emit("aten.div.Tensor_mode", {Pass::ref(index), Pass::ref(from)}, {{"rounding_mode", Arg{std::string("floor")}}});
-  return p.binary("aten.add.Tensor", p.binary("aten.mul.Tensor", row, to), p.binary("aten.remainder.Tensor", index, from));
+  const int64_t row = p.emit("aten.div.Tensor_mode", {Pass::ref(index), Pass::ref(from)},
+                             {{"rounding_mode", Arg{std::string("floor")}}});
+  return p.binary("aten.add.Tensor", p.binary("aten.mul.Tensor", row, to),
+                  p.binary("aten.remainder.Tensor", index, from));
 }
 
 // (x, kernel, stride, padding, dilation, ceil) -> values, positions
@@ -96,17 +106,20 @@ Results maximum(const Call& call) {
   if (x.rank() < 3) refuse("pooling of a line");
   const auto places = spatial(x, 2);
   check(x, places);
-  if (!places.empty() && call.boolean(5, false)) refuse("pooling with ceil_mode over a padded dimension");
+  if (!places.empty() && call.boolean(5, false))
+    refuse("pooling with ceil_mode over a padded dimension");
   const State before = x.any();
   x = p.need(x, lowest(x.dtype), places);
   ArgList args = call.args();
   args[0] = Pass::ref(x);
   const int64_t first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
   const size_t last = x.rank() - 1;
-  const int64_t where = x.padded(last) ? other_width(p, first + 1, p.size(x, last), true) : first + 1;
+  const int64_t where =
+      x.padded(last) ? other_width(p, first + 1, p.size(x, last), true) : first + 1;
   Layout values = pooled(call, x, 0, 2, State::anything());
   for (size_t d = 0; d + 2 < x.rank(); ++d) {
-    for (Factor& f : values[d]) f.state = places.empty() ? finite_if(before.is_finite()) : State::anything();
+    for (Factor& f : values[d])
+      f.state = places.empty() ? finite_if(before.is_finite()) : State::anything();
   }
   return {p.result(first, std::move(values), call.type(0), finite_if(x.data.is_finite())),
           p.result(where, pooled(call, x, 1, 2, State::finite()), call.type(1), State::finite())};
@@ -120,7 +133,8 @@ Results maximum_backward(const Call& call) {
   if (x.rank() < 3) refuse("pooling of a line");
   const auto places = spatial(x, 2);
   check(x, places);
-  if (!places.empty() && call.boolean(6, false)) refuse("pooling with ceil_mode over a padded dimension");
+  if (!places.empty() && call.boolean(6, false))
+    refuse("pooling with ceil_mode over a padded dimension");
   grad = p.need(grad, int64_t{0});
   const Value where = safe_index(p, call.tensor(7), std::nullopt);
   const size_t last = x.rank() - 1;
@@ -128,7 +142,9 @@ Results maximum_backward(const Call& call) {
   args[0] = Pass::ref(grad);
   args[1] = Pass::ref(x);
   args[7] = Pass::ref(x.padded(last) ? other_width(p, where.id, p.size(x, last), false) : where.id);
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), with_states(x.dims, [](const State&) { return State::finite(); }), call.type(), finite_if(grad.data.is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      with_states(x.dims, [](const State&) { return State::finite(); }),
+                      call.type(), finite_if(grad.data.is_finite())));
 }
 
 // Over dimensions without padding; the windows of others depend on their true size.
@@ -140,7 +156,9 @@ Results adaptive(const Call& call) {
   ArgList args = call.args();
   args[0] = Pass::ref(x);
   const State state = finite_if(x.any().is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), pooled(call, x, 0, count, state), call.type(), finite_if(x.data.is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      pooled(call, x, 0, count, state), call.type(),
+                      finite_if(x.data.is_finite())));
 }
 
 Results adaptive_backward(const Call& call) {
@@ -152,18 +170,26 @@ Results adaptive_backward(const Call& call) {
   args[0] = Pass::ref(grad);
   args[1] = Pass::ref(x);
   const State state = finite_if(grad.any().is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), with_states(x.dims, [&](const State&) { return state; }), call.type(), finite_if(grad.data.is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      with_states(x.dims, [&](const State&) { return state; }), call.type(),
+                      finite_if(grad.data.is_finite())));
 }
 
 }  // namespace
 
 void add_pool_rules(RuleTable& table) {
-  table.add({"avg_pool1d", "avg_pool2d", "avg_pool3d"}, average, "windows at true positions see true elements and zeros");
-  table.add({"avg_pool2d_backward", "avg_pool3d_backward"}, average_backward, "gradients of windows that do not exist are 0");
-  table.add({"max_pool2d_with_indices"}, maximum, "padding is the lowest value; positions count in true widths");
-  table.add({"max_pool2d_with_indices_backward"}, maximum_backward, "gradients of windows that do not exist are 0");
-  table.add({"_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d"}, adaptive, "planes without padding, one by one");
-  table.add({"_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"}, adaptive_backward, "planes without padding, one by one");
+  table.add({"avg_pool1d", "avg_pool2d", "avg_pool3d"}, average,
+            "windows at true positions see true elements and zeros");
+  table.add({"avg_pool2d_backward", "avg_pool3d_backward"}, average_backward,
+            "gradients of windows that do not exist are 0");
+  table.add({"max_pool2d_with_indices"}, maximum,
+            "padding is the lowest value; positions count in true widths");
+  table.add({"max_pool2d_with_indices_backward"}, maximum_backward,
+            "gradients of windows that do not exist are 0");
+  table.add({"_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d"}, adaptive,
+            "planes without padding, one by one");
+  table.add({"_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"}, adaptive_backward,
+            "planes without padding, one by one");
 }
 
 }  // namespace nc::padding

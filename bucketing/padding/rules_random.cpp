@@ -1,7 +1,7 @@
 // Random numbers: the stream depends on the shape, so a padded draw is another draw.
 //
-// `strict` refuses. `statistical` lets draws pass whose elements are independent and alike: each true
-// element gets a number of the same distribution, only not the same number.
+// `strict` refuses. `statistical` lets draws pass whose elements are independent and alike: each
+// true element gets a number of the same distribution, only not the same number.
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
@@ -9,7 +9,9 @@ namespace {
 
 void allow(const Call& call) {
   if (!call.pass().options().statistical_random) {
-    refuse("random numbers for a shape that varies: the stream would differ from the unpadded run's (setting `padded_random`)");
+    refuse(
+        "random numbers for a shape that varies: the stream would differ from the unpadded run's "
+        "(setting `padded_random`)");
   }
 }
 
@@ -31,7 +33,8 @@ Results draw(const Call& call) {
   const bool normal = call.name().find("randn") != std::string::npos;
   const State state = normal ? State::finite() : State::non_negative();
   dims = with_states(std::move(dims), [&](const State&) { return state; });
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), state));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                      call.type(), state));
 }
 
 Results dropout(const Call& call) {
@@ -43,20 +46,31 @@ Results dropout(const Call& call) {
   const int64_t first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
   const State data = finite_if(x.data.is_finite());
   Results out;
-  out.emplace_back(p.result(first, with_states(x.dims, [](const State& s) { return s.is_zero() ? s : finite_if(s.is_finite()); }), call.type(0), data));
-  out.emplace_back(p.result(first + 1, with_states(x.dims, [](const State&) { return State::non_negative(); }), call.type(1), State::non_negative()));
+  out.emplace_back(p.result(
+      first,
+      with_states(x.dims,
+                  [](const State& s) { return s.is_zero() ? s : finite_if(s.is_finite()); }),
+      call.type(0), data));
+  out.emplace_back(p.result(first + 1,
+                            with_states(x.dims, [](const State&) { return State::non_negative(); }),
+                            call.type(1), State::non_negative()));
   return out;
 }
 
-Results forbidden(const Call&) { refuse("random numbers that depend on each other"); }
+Results forbidden(const Call&) {
+  refuse("random numbers that depend on each other");
+}
 
 }  // namespace
 
 void add_random_rules(RuleTable& table) {
-  static constexpr std::string_view kWhy = "elements are independent draws (only with padded_random = statistical)";
+  static constexpr std::string_view kWhy =
+      "elements are independent draws (only with padded_random = statistical)";
   table.add({"rand", "randn", "rand_like", "randn_like", "bernoulli"}, draw, kWhy);
   table.add({"native_dropout"}, dropout, kWhy);
-  table.add({"randperm", "multinomial", "randint", "randint_like", "normal", "uniform", "exponential"}, forbidden, "refused");
+  table.add(
+      {"randperm", "multinomial", "randint", "randint_like", "normal", "uniform", "exponential"},
+      forbidden, "refused");
 }
 
 }  // namespace nc::padding

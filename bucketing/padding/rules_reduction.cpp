@@ -55,21 +55,35 @@ Layout remaining(const Value& x, const Reduced& r, F state) {
   return dims;
 }
 
-State data_of(const Value& x) { return x.uniform ? State::constant(*x.uniform) : x.data; }
+State data_of(const Value& x) {
+  return x.uniform ? State::constant(*x.uniform) : x.data;
+}
 
 // What a sum of such elements may be.
-State summed(const State& s) { return s.is_zero() ? s : s.weakened(); }
-State keep_state(const State& s) { return s; }
-State boolean_state(const State& s) { return s.value() ? State::constant(to_double(*s.value()) != 0) : State::non_negative(); }
-State finite_state(const State& s) { return finite_if(s.is_finite()); }
-State non_negative_state(const State& s) { return s.is_finite() ? State::non_negative() : State::anything(); }
+State summed(const State& s) {
+  return s.is_zero() ? s : s.weakened();
+}
+State keep_state(const State& s) {
+  return s;
+}
+State boolean_state(const State& s) {
+  return s.value() ? State::constant(to_double(*s.value()) != 0) : State::non_negative();
+}
+State finite_state(const State& s) {
+  return finite_if(s.is_finite());
+}
+State non_negative_state(const State& s) {
+  return s.is_finite() ? State::non_negative() : State::anything();
+}
 
 // Reduces over `r` with `neutral` in the padding there.
 template <class F, class Emit>
-Results reduce(const Call& call, const Value& x, const Reduced& r, Scalar neutral, F state, Emit emit) {
+Results reduce(const Call& call, const Value& x, const Reduced& r, Scalar neutral, F state,
+               Emit emit) {
   Pass& p = call.pass();
   const Value y = p.need(x, neutral, reduced_places(x, r));
-  // Along a factor that stays, each result comes from at least one element that is not the neutral one.
+  // Along a factor that stays, each result comes from at least one element that is not the neutral
+  // one.
   Layout dims = remaining(x, r, state);
   return one(p.result(emit(y), std::move(dims), call.type(), state(data_of(x))));
 }
@@ -96,11 +110,14 @@ Results sum(const Call& call) {
   }
   Kwargs kwargs = dtype_of(call, 99);
   return reduce(call, x, all, int64_t{0}, summed, [&](const Value& y) {
-    return call.pass().emit("aten.sum.dim_IntList", {Pass::ref(y), all.axes(), Arg{all.keep}}, kwargs);
+    return call.pass().emit("aten.sum.dim_IntList", {Pass::ref(y), all.axes(), Arg{all.keep}},
+                            kwargs);
   });
 }
 
-int64_t divide_by_count(Pass& p, int64_t id, Expr count) { return p.binary("aten.div.Tensor", id, p.truth(count)); }
+int64_t divide_by_count(Pass& p, int64_t id, Expr count) {
+  return p.binary("aten.div.Tensor", id, p.truth(count));
+}
 
 Results mean(const Call& call) {
   Pass& p = call.pass();
@@ -116,10 +133,12 @@ Results mean(const Call& call) {
   return reduce(call, x, r, int64_t{0}, summed, [&](const Value& y) {
     if (!counted) return p.emit("aten.mean.dim", {Pass::ref(y), r.axes(), Arg{r.keep}}, kwargs);
     // Half types add up in float32 inside of mean; a sum that is rounded first would differ.
-    const bool half = call.type().dtype.name() == "bfloat16" || call.type().dtype.name() == "float16";
+    const bool half =
+        call.type().dtype.name() == "bfloat16" || call.type().dtype.name() == "float16";
     Kwargs wide = kwargs;
     if (half) wide = {{"dtype", Arg{Dtype("float32")}}};
-    const int64_t total = p.emit("aten.sum.dim_IntList", {Pass::ref(y), r.axes(), Arg{r.keep}}, wide);
+    const int64_t total =
+        p.emit("aten.sum.dim_IntList", {Pass::ref(y), r.axes(), Arg{r.keep}}, wide);
     const int64_t id = divide_by_count(p, total, true_count(p, x, r));
     return half ? p.cast(id, call.type().dtype) : id;
   });
@@ -131,10 +150,12 @@ Results extreme(const Call& call) {
   const bool is_max = call.name() == "amax";
   const Reduced r = reduced(call, x, 1, 2);
   const auto places = reduced_places(x, r);
-  Results out = reduce(call, x, r, is_max ? lowest(x.dtype) : highest(x.dtype), keep_state, [&](const Value& y) {
-    return p.emit(call.op(), {Pass::ref(y), r.axes(), Arg{r.keep}});
-  });
-  if (is_max && r.keep) out[0]->origin = std::make_shared<Origin>(Origin{Origin::Kind::kMaximum, x.id, places});
+  Results out = reduce(call, x, r, is_max ? lowest(x.dtype) : highest(x.dtype), keep_state,
+                       [&](const Value& y) {
+                         return p.emit(call.op(), {Pass::ref(y), r.axes(), Arg{r.keep}});
+                       });
+  if (is_max && r.keep)
+    out[0]->origin = std::make_shared<Origin>(Origin{Origin::Kind::kMaximum, x.id, places});
   return out;
 }
 
@@ -148,17 +169,19 @@ Results extreme_with_index(const Call& call) {
     Reduced r;
     for (size_t d = 0; d < x.rank(); ++d) r.dims.push_back(d);
     const std::string op = call.name() == "max" ? "aten.amax.default" : "aten.amin.default";
-    return reduce(call, x, r, neutral, keep_state,
-                  [&](const Value& y) { return p.emit(op, {Pass::ref(y), r.axes(), Arg{false}}); });
+    return reduce(call, x, r, neutral, keep_state, [&](const Value& y) {
+      return p.emit(op, {Pass::ref(y), r.axes(), Arg{false}});
+    });
   }
   const Reduced r = reduced(call, x, 1, 2);
-  if (x.rank() > 0 && x.dims[r.dims[0]].size() > 1) refuse("the position of an extreme in a merged dimension");
+  if (x.rank() > 0 && x.dims[r.dims[0]].size() > 1)
+    refuse("the position of an extreme in a merged dimension");
   const Value y = p.need(x, neutral, reduced_places(x, r));
   const auto d = static_cast<int64_t>(r.dims.empty() ? 0 : r.dims[0]);
   const int64_t first = p.emit_several(call.op(), 2, {Pass::ref(y), Arg{d}, Arg{r.keep}});
   return {p.result(first, remaining(x, r, keep_state), call.type(0), data_of(x)),
-          p.result(first + 1, remaining(x, r, [](const State&) { return State::non_negative(); }), call.type(1),
-                   State::non_negative())};
+          p.result(first + 1, remaining(x, r, [](const State&) { return State::non_negative(); }),
+                   call.type(1), State::non_negative())};
 }
 
 Results arg_extreme(const Call& call) {
@@ -168,12 +191,14 @@ Results arg_extreme(const Call& call) {
   Reduced r;
   r.dims = {wrap(call.integer(1, 0, "dim"), x.rank())};
   r.keep = call.boolean(2, false, "keepdim");
-  if (x.rank() > 0 && x.dims[r.dims[0]].size() > 1) refuse("the position of an extreme in a merged dimension");
-  return reduce(call, x, r, call.name() == "argmax" ? lowest(x.dtype) : highest(x.dtype),
-                [](const State&) { return State::non_negative(); },
-                [&](const Value& y) {
-                  return p.emit(call.op(), {Pass::ref(y), Arg{static_cast<int64_t>(r.dims[0])}, Arg{r.keep}});
-                });
+  if (x.rank() > 0 && x.dims[r.dims[0]].size() > 1)
+    refuse("the position of an extreme in a merged dimension");
+  return reduce(
+      call, x, r, call.name() == "argmax" ? lowest(x.dtype) : highest(x.dtype),
+      [](const State&) { return State::non_negative(); },
+      [&](const Value& y) {
+        return p.emit(call.op(), {Pass::ref(y), Arg{static_cast<int64_t>(r.dims[0])}, Arg{r.keep}});
+      });
 }
 
 Results any_all(const Call& call) {
@@ -223,18 +248,22 @@ Results variance(const Call& call) {
   const bool both = call.node().several;
   const Arg& c = call.arg(99, "correction");
   double correction = 1;
-  if (const auto s = call.scalar(99, "correction")) correction = to_double(*s);
-  else if (!c.is_none()) refuse("a correction that varies");
+  if (const auto s = call.scalar(99, "correction"))
+    correction = to_double(*s);
+  else if (!c.is_none())
+    refuse("a correction that varies");
   const auto places = reduced_places(x, r);
   const bool root = call.name() == "std" || call.name() == "std_mean";
   if (places.empty()) {
     Kwargs kwargs = {{"correction", c.is_none() ? Arg{int64_t{1}} : c}, {"keepdim", Arg{r.keep}}};
     if (!both) {
       const int64_t id = p.emit(call.op(), {Pass::ref(x), r.axes()}, kwargs);
-      return one(p.result(id, remaining(x, r, non_negative_state), call.type(), non_negative_state(data_of(x))));
+      return one(p.result(id, remaining(x, r, non_negative_state), call.type(),
+                          non_negative_state(data_of(x))));
     }
     const int64_t first = p.emit_several(call.op(), 2, {Pass::ref(x), r.axes()}, kwargs);
-    return {p.result(first, remaining(x, r, non_negative_state), call.type(0), non_negative_state(data_of(x))),
+    return {p.result(first, remaining(x, r, non_negative_state), call.type(0),
+                     non_negative_state(data_of(x))),
             p.result(first + 1, remaining(x, r, summed), call.type(1), summed(data_of(x)))};
   }
   const Expr count = true_count(p, x, r);
@@ -242,7 +271,8 @@ Results variance(const Call& call) {
   const bool half = x.dtype.name() == "bfloat16" || x.dtype.name() == "float16";
   const Dtype wide(half ? "float32" : x.dtype.name());
   const int64_t source = half ? p.cast(y.id, wide) : y.id;
-  const int64_t average = divide_by_count(p, p.emit("aten.sum.dim_IntList", {Pass::ref(source), r.axes(), Arg{true}}), count);
+  const int64_t average = divide_by_count(
+      p, p.emit("aten.sum.dim_IntList", {Pass::ref(source), r.axes(), Arg{true}}), count);
   Value centred = p.made(p.binary("aten.sub.Tensor", source, average),
                          with_states(x.dims, finite_state), wide, State::finite());
   // Between the sums its padding is y's 0 less a mean.
@@ -252,19 +282,23 @@ Results variance(const Call& call) {
   // max(count - correction, 0), as PyTorch divides; 0 gives NaN or infinity there, too.
   int64_t freedom = p.truth(count);
   if (correction != 0) {
-    freedom = p.emit("aten.sub.Tensor", {Pass::ref(freedom), correction == static_cast<double>(static_cast<int64_t>(correction))
-                                                                  ? Arg{static_cast<int64_t>(correction)}
-                                                                  : Arg{correction}});
+    freedom = p.emit(
+        "aten.sub.Tensor",
+        {Pass::ref(freedom), correction == static_cast<double>(static_cast<int64_t>(correction))
+                                 ? Arg{static_cast<int64_t>(correction)}
+                                 : Arg{correction}});
     freedom = p.emit("aten.clamp_min.default", {Pass::ref(freedom), Arg{int64_t{0}}});
   }
   id = p.binary("aten.div.Tensor", id, freedom);
   if (root) id = p.emit("aten.sqrt.default", {Pass::ref(id)});
   if (half) id = p.cast(id, x.dtype);
-  Value spread = p.result(id, remaining(x, r, non_negative_state), call.type(0), non_negative_state(data_of(x)));
+  Value spread = p.result(id, remaining(x, r, non_negative_state), call.type(0),
+                          non_negative_state(data_of(x)));
   if (!both) return one(std::move(spread));
   int64_t centre = r.keep ? average : p.reshape(average, call.sizes(1));
   if (half) centre = p.cast(centre, x.dtype);
-  return {std::move(spread), p.result(centre, remaining(x, r, finite_state), call.type(1), finite_state(data_of(x)))};
+  return {std::move(spread),
+          p.result(centre, remaining(x, r, finite_state), call.type(1), finite_state(data_of(x)))};
 }
 
 Results vector_norm(const Call& call) {
@@ -275,7 +309,8 @@ Results vector_norm(const Call& call) {
   const Reduced r = reduced(call, x, 2, 3);
   if (order < 0) refuse("a norm of negative order");
   return reduce(call, x, r, int64_t{0}, non_negative_state, [&](const Value& y) {
-    ArgList args = {Pass::ref(y), call.has(1) ? call.arg(1) : Arg{int64_t{2}}, r.axes(), Arg{r.keep}};
+    ArgList args = {Pass::ref(y), call.has(1) ? call.arg(1) : Arg{int64_t{2}}, r.axes(),
+                    Arg{r.keep}};
     return p.emit(call.op(), std::move(args), call.kwargs());
   });
 }
@@ -295,11 +330,14 @@ void add_reduction_rules(RuleTable& table) {
   table.add({"sum"}, sum, "0 is neutral");
   table.add({"mean"}, mean, "sum with 0 as neutral, divided by the true count");
   table.add({"amax", "amin"}, extreme, "the lowest (highest) value is neutral");
-  table.add({"max", "min"}, extreme_with_index, "the lowest (highest) value is neutral, and loses ties: it lies behind");
-  table.add({"argmax", "argmin"}, arg_extreme, "the lowest (highest) value is neutral, and loses ties: it lies behind");
+  table.add({"max", "min"}, extreme_with_index,
+            "the lowest (highest) value is neutral, and loses ties: it lies behind");
+  table.add({"argmax", "argmin"}, arg_extreme,
+            "the lowest (highest) value is neutral, and loses ties: it lies behind");
   table.add({"any", "all"}, any_all, "false (true) is neutral");
   table.add({"prod"}, product, "1 is neutral");
-  table.add({"var", "var_mean", "std", "std_mean"}, variance, "squares of true elements around the true mean, over the true count");
+  table.add({"var", "var_mean", "std", "std_mean"}, variance,
+            "squares of true elements around the true mean, over the true count");
   table.add({"linalg_vector_norm"}, vector_norm, "0 adds nothing to a norm of order >= 0");
   table.add({"logsumexp"}, logsumexp, "exp(-inf) adds nothing");
 }

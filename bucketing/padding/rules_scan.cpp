@@ -6,10 +6,12 @@
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+State data_of(const Value& v) {
+  return v.uniform ? State::constant(*v.uniform) : v.data;
+}
 
-// Padding lies behind the true part, so what runs forward has not seen it yet. In a merged dimension it
-// lies between true parts and must be neutral.
+// Padding lies behind the true part, so what runs forward has not seen it yet. In a merged
+// dimension it lies between true parts and must be neutral.
 Results cumulative(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
@@ -26,10 +28,14 @@ Results cumulative(const Call& call) {
   Layout dims = x.dims;
   for (const Place& place : x.places()) {
     State& s = dims[place.dim][place.factor].state;
-    s = place.dim == d ? finite_if(x.any().is_finite()) : s.is_zero() && is_sum ? State::zero() : finite_if(x.at(place).is_finite());
+    s = place.dim == d          ? finite_if(x.any().is_finite())
+        : s.is_zero() && is_sum ? State::zero()
+                                : finite_if(x.at(place).is_finite());
   }
   const State data = finite_if(data_of(x).is_finite());
-  if (!pair) return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), data));
+  if (!pair)
+    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                        call.type(), data));
   const int64_t first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
   Layout where = with_states(x.dims, [](const State&) { return State::non_negative(); });
   return {p.result(first, std::move(dims), call.type(0), data),
@@ -47,23 +53,29 @@ int64_t to_true(Pass& p, int64_t index, const Dim& dim) {
     if (k > 0) {
       const int64_t size = p.bucket_size(dim[k].size);
       digit = p.binary("aten.remainder.Tensor", rest, size);
-      rest = p.emit("aten.div.Tensor_mode", {Pass::ref(rest), Pass::ref(size)}, {{"rounding_mode", Arg{std::string("floor")}}});
+      rest = p.emit("aten.div.Tensor_mode", {Pass::ref(rest), Pass::ref(size)},
+                    {{"rounding_mode", Arg{std::string("floor")}}});
     }
-    out = k + 1 == dim.size() ? digit : p.binary("aten.add.Tensor", out, p.binary("aten.mul.Tensor", digit, p.truth(stride)));
+    out = k + 1 == dim.size() ? digit
+                              : p.binary("aten.add.Tensor", out,
+                                         p.binary("aten.mul.Tensor", digit, p.truth(stride)));
     stride = p.pool().mul(stride, dim[k].size);
   }
   return out;
 }
 
-// Padding is made the last of all. It follows true elements that are as great, because it lies behind
-// them and the order of equals is kept; in a merged dimension the true part is packed in front.
+// Padding is made the last of all. It follows true elements that are as great, because it lies
+// behind them and the order of equals is kept; in a merged dimension the true part is packed in
+// front.
 Results sort(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
   if (x.rank() == 0) return unchanged(call);
   const bool is_topk = call.name() == "topk";
-  const size_t d = wrap(is_topk ? call.integer(2, -1, "dim") : call.integer(1, -1, "dim"), x.rank());
-  const bool descending = is_topk ? call.boolean(3, true, "largest") : call.boolean(2, false, "descending");
+  const size_t d =
+      wrap(is_topk ? call.integer(2, -1, "dim") : call.integer(1, -1, "dim"), x.rank());
+  const bool descending =
+      is_topk ? call.boolean(3, true, "largest") : call.boolean(2, false, "descending");
   const Dim old = x.dims[d];
   if (x.padded(d)) {
     if (x.dtype.is_bool()) refuse("sorting booleans");
@@ -78,10 +90,14 @@ Results sort(const Call& call) {
   Layout indices = with_states(x.dims, [](const State&) { return State::non_negative(); });
   const bool whole = p.is_padded(length);
   if (is_topk && whole) refuse("a number of elements that varies");
-  values[d] = whole ? Dim{Factor{length, true, State::anything()}} : p.prefix_dim(length, State::anything());
-  indices[d] = whole ? Dim{Factor{length, true, State::non_negative()}} : p.prefix_dim(length, State::finite());
+  values[d] = whole ? Dim{Factor{length, true, State::anything()}}
+                    : p.prefix_dim(length, State::anything());
+  indices[d] = whole ? Dim{Factor{length, true, State::non_negative()}}
+                     : p.prefix_dim(length, State::finite());
   for (const Place& place : x.places()) {
-    if (place.dim != d) values[place.dim][place.factor].state = x.any().is_finite() ? State::finite() : State::anything();
+    if (place.dim != d)
+      values[place.dim][place.factor].state =
+          x.any().is_finite() ? State::finite() : State::anything();
   }
   int64_t where = first + 1;
   if (old.size() > 1) {
@@ -97,11 +113,15 @@ Results histogram(const Call& call) {
   const Value x = call.tensor(0);
   const auto low = call.scalar(2);
   const auto high = call.scalar(3);
-  if (!low || !high || to_double(*low) >= to_double(*high)) refuse("a histogram over a range that depends on the data");
-  const Value y = p.need(x, x.dtype.is_inexact() ? Scalar{to_double(*high) + 1} : Scalar{static_cast<int64_t>(to_double(*high)) + 1});
+  if (!low || !high || to_double(*low) >= to_double(*high))
+    refuse("a histogram over a range that depends on the data");
+  const Value y =
+      p.need(x, x.dtype.is_inexact() ? Scalar{to_double(*high) + 1}
+                                     : Scalar{static_cast<int64_t>(to_double(*high)) + 1});
   ArgList args = call.args();
   args[0] = Pass::ref(y);
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), p.fresh(call.sizes(), State::finite()), call.type(), State::non_negative()));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      p.fresh(call.sizes(), State::finite()), call.type(), State::non_negative()));
 }
 
 }  // namespace
@@ -109,7 +129,8 @@ Results histogram(const Call& call) {
 void add_scan_rules(RuleTable& table) {
   static constexpr std::string_view kWhy = "padding lies behind, or is neutral";
   table.add({"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"}, cumulative, kWhy);
-  table.add({"sort", "topk"}, sort, "padding is the last of all, behind true elements that are equal");
+  table.add({"sort", "topk"}, sort,
+            "padding is the last of all, behind true elements that are equal");
   table.add({"histc"}, histogram, "padding is put outside of the range");
 }
 

@@ -1,14 +1,17 @@
-// Writing through indices: padded updates are worth nothing, or go to a place that is cut off again.
-#include <fmt/format.h>
-
+// Writing through indices: padded updates are worth nothing, or go to a place that is cut off
+// again.
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) { return v.uniform ? State::constant(*v.uniform) : v.data; }
+State data_of(const Value& v) {
+  return v.uniform ? State::constant(*v.uniform) : v.data;
+}
 
 std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
   if (x.padded(d)) return std::nullopt;
@@ -27,9 +30,11 @@ Layout rows(Pass& p, const Value& x, const Value& index, const State& written, s
     }
     if (!x.padded(d) && !index.padded(d)) continue;
     if (x.uniform && p.product(index.dims[d]) == p.product(x.dims[d])) dims[d] = index.dims[d];
-    if (!p.same(dims[d], index.dims[d])) refuse("an index is padded differently from what it writes");
+    if (!p.same(dims[d], index.dims[d]))
+      refuse("an index is padded differently from what it writes");
     for (size_t k = 0; k < dims[d].size(); ++k) {
-      if (dims[d][k].padded) dims[d][k].state = join(x.uniform ? State::constant(*x.uniform) : x.at({d, k}), written);
+      if (dims[d][k].padded)
+        dims[d][k].state = join(x.uniform ? State::constant(*x.uniform) : x.at({d, k}), written);
     }
   }
   return dims;
@@ -50,16 +55,21 @@ Mode mode_of(const Call& call) {
     if (*how == "prod") return Mode::kMultiply;
     refuse("scatter_reduce with " + *how);
   }
-  if (call.op().ends_with(".reduce") || call.op().ends_with(".value_reduce")) refuse("scatter with a reduction");
+  if (call.op().ends_with(".reduce") || call.op().ends_with(".value_reduce"))
+    refuse("scatter with a reduction");
   return Mode::kOverwrite;
 }
 
 Scalar neutral(Mode mode, const Dtype& type) {
   switch (mode) {
-    case Mode::kMaximum: return lowest(type);
-    case Mode::kMinimum: return highest(type);
-    case Mode::kMultiply: return int64_t{1};
-    default: return int64_t{0};
+    case Mode::kMaximum:
+      return lowest(type);
+    case Mode::kMinimum:
+      return highest(type);
+    case Mode::kMultiply:
+      return int64_t{1};
+    default:
+      return int64_t{0};
   }
 }
 
@@ -72,8 +82,10 @@ Results scatter(const Call& call) {
   if (raw.rank() != rank) refuse("an index of another rank");
   const Mode mode = mode_of(call);
   std::optional<Value> src = call.maybe_tensor(3);
-  if (!src && std::holds_alternative<Expr>(call.arg(3).v)) refuse("a value that varies with the sizes");
-  const State value = src ? State::anything() : State::constant(call.scalar(3).value_or(Scalar{0.0})).in(x.dtype);
+  if (!src && std::holds_alternative<Expr>(call.arg(3).v))
+    refuse("a value that varies with the sizes");
+  const State value =
+      src ? State::anything() : State::constant(call.scalar(3).value_or(Scalar{0.0})).in(x.dtype);
   if (raw.uniform && raw.padded(d)) refuse("an index that is the same everywhere");
   const std::vector<Place> along = raw.padded(d) ? raw.places(d) : std::vector<Place>{};
   if (src) {
@@ -88,8 +100,12 @@ Results scatter(const Call& call) {
   if (mode != Mode::kOverwrite) {
     // Rows of padding may take anything; along d, padded updates must change nothing.
     if (src) src = p.need(*src, neutral(mode, x.dtype), src->uniform ? raw.places(d) : along);
-    if (src && src->uniform && !along.empty() && !same_value(*src->uniform, neutral(mode, x.dtype))) {
-      src = p.made(src->id, with_states(raw.dims, [&](const State&) { return State::constant(*src->uniform); }), x.dtype, data_of(*src));
+    if (src && src->uniform && !along.empty() &&
+        !same_value(*src->uniform, neutral(mode, x.dtype))) {
+      src = p.made(
+          src->id,
+          with_states(raw.dims, [&](const State&) { return State::constant(*src->uniform); }),
+          x.dtype, data_of(*src));
       src = p.need(*src, neutral(mode, x.dtype), along);
     }
     args[0] = Pass::ref(x);
@@ -97,8 +113,11 @@ Results scatter(const Call& call) {
     if (src) args[3] = Pass::ref(*src);
     const State written = src ? src->any() : value;
     const bool finite = written.is_finite() && data_of(x).is_finite();
-    Layout dims = with_states(rows(p, x, index, written, d), [&](const State& s) { return s.is_zero() && written.is_zero() ? s : finite_if(s.is_finite() && finite); });
-    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), finite_if(finite)));
+    Layout dims = with_states(rows(p, x, index, written, d), [&](const State& s) {
+      return s.is_zero() && written.is_zero() ? s : finite_if(s.is_finite() && finite);
+    });
+    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                        call.type(), finite_if(finite)));
   }
   const State written = src ? src->any() : value;
   Layout dims = rows(p, x, index, written, d);
@@ -107,18 +126,21 @@ Results scatter(const Call& call) {
     args[0] = Pass::ref(x);
     args[2] = Pass::ref(at);
     if (src) args[3] = Pass::ref(*src);
-    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims), call.type(), data));
+    return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                        call.type(), data));
   }
   // Padded updates go to one more position behind the end.
   const Expr size = p.size(x, d);
   const int64_t target = p.where(p.mask(raw.dims, along), at, p.bucket_size(size));
   ArgList amounts(2 * (rank - d), Arg{int64_t{0}});
   amounts.back() = Arg{int64_t{1}};
-  args[0] = Pass::ref(p.emit("aten.constant_pad_nd.default", {Pass::ref(x), Arg{std::move(amounts)}, Arg{int64_t{0}}}));
+  args[0] = Pass::ref(p.emit("aten.constant_pad_nd.default",
+                             {Pass::ref(x), Arg{std::move(amounts)}, Arg{int64_t{0}}}));
   args[2] = Pass::ref(target);
   if (src) args[3] = Pass::ref(*src);
   int64_t id = p.emit(call.op(), std::move(args), call.kwargs());
-  id = p.emit("aten.slice.Tensor", {Pass::ref(id), Arg{static_cast<int64_t>(d)}, Arg{int64_t{0}}, Arg{size}, Arg{int64_t{1}}});
+  id = p.emit("aten.slice.Tensor", {Pass::ref(id), Arg{static_cast<int64_t>(d)}, Arg{int64_t{0}},
+                                    Arg{size}, Arg{int64_t{1}}});
   return one(p.result(id, std::move(dims), call.type(), data));
 }
 
@@ -139,7 +161,8 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
     indices.push_back(std::move(v));
     args.emplace_back();
   }
-  if (at.empty() || at.back() - at.front() + 1 != at.size()) refuse("indices that are not side by side");
+  if (at.empty() || at.back() - at.front() + 1 != at.size())
+    refuse("indices that are not side by side");
   size_t rank = 0;
   std::vector<Value*> all;
   for (Value& v : indices) {
@@ -196,12 +219,16 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
         f.state = own;  // true coordinates never lie in the padding
       } else {
         const State other = values.dims[vd].empty() ? values.any() : values.at({vd, k});
-        f.state = own.is_zero() && other.is_zero() ? own : accumulate ? finite_if(own.is_finite() && other.is_finite()) : join(own, other);
+        f.state = own.is_zero() && other.is_zero() ? own
+                  : accumulate                     ? finite_if(own.is_finite() && other.is_finite())
+                                                   : join(own, other);
       }
     }
   }
-  const State data = accumulate ? finite_if(data_of(x).is_finite() && written.is_finite()) : join(data_of(x), written);
-  const int64_t id = p.emit("aten.index_put.default", {Pass::ref(x), Arg{std::move(args)}, Pass::ref(values), Arg{accumulate}});
+  const State data = accumulate ? finite_if(data_of(x).is_finite() && written.is_finite())
+                                : join(data_of(x), written);
+  const int64_t id = p.emit("aten.index_put.default", {Pass::ref(x), Arg{std::move(args)},
+                                                       Pass::ref(values), Arg{accumulate}});
   return one(p.result(id, std::move(dims), call.type(), data));
 }
 
@@ -222,7 +249,8 @@ Results masked_index_put(const Call& call) {
   Value wide = mask;
   if (mask.rank() < values.rank()) {
     std::vector<Expr> sizes;
-    for (size_t d = 0; d < values.rank(); ++d) sizes.push_back(d < mask.rank() ? p.size(mask, d) : p.num(1));
+    for (size_t d = 0; d < values.rank(); ++d)
+      sizes.push_back(d < mask.rank() ? p.size(mask, d) : p.num(1));
     wide.dims.resize(values.rank());
     wide.id = p.reshape(mask.id, sizes);
   }
@@ -236,7 +264,8 @@ Results masked_index_put(const Call& call) {
       dims[d][k].state = m.is_zero() ? zero : join(zero, v);
     }
   }
-  const int64_t id = p.where(wide.id, values.id, p.constant(zero.value().value_or(int64_t{0}), values.dtype));
+  const int64_t id =
+      p.where(wide.id, values.id, p.constant(zero.value().value_or(int64_t{0}), values.dtype));
   const Value kept = p.made(id, std::move(dims), values.dtype, join(values.data, zero));
   return put(call, x, *list, kept, true);
 }
@@ -247,7 +276,8 @@ void add_scatter_rules(RuleTable& table) {
   table.add({"scatter", "scatter_add", "scatter_reduce"}, scatter,
             "padded updates are neutral, or written behind the end and cut off");
   table.add({"index_put", "_unsafe_index_put"}, index_put, "padded updates add 0 at position 0");
-  table.add({"_unsafe_masked_index_put_accumulate"}, masked_index_put, "updates outside of the mask are 0, padded ones too");
+  table.add({"_unsafe_masked_index_put_accumulate"}, masked_index_put,
+            "updates outside of the mask are 0, padded ones too");
 }
 
 }  // namespace nc::padding

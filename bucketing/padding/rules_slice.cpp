@@ -1,10 +1,10 @@
 // Parts of a dimension: slices, single positions, writing into them, reversing and rolling.
 //
-// A part with a fixed start is a fixed slice: the true part of the result is a prefix again. A start
-// that moves with the true length is read through an index, in true coordinates.
-#include <fmt/format.h>
-
+// A part with a fixed start is a fixed slice: the true part of the result is a prefix again. A
+// start that moves with the true length is read through an index, in true coordinates.
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
 
@@ -17,7 +17,9 @@ struct Part {
   Expr length;  // of the result
 };
 
-Arg dim_arg(size_t d) { return Arg{static_cast<int64_t>(d)}; }
+Arg dim_arg(size_t d) {
+  return Arg{static_cast<int64_t>(d)};
+}
 
 int64_t slice(Pass& p, int64_t x, size_t d, Expr start, Expr end, int64_t step) {
   return p.emit("aten.slice.Tensor", {Pass::ref(x), dim_arg(d), Arg{start}, Arg{end}, Arg{step}});
@@ -25,7 +27,8 @@ int64_t slice(Pass& p, int64_t x, size_t d, Expr start, Expr end, int64_t step) 
 
 // min(max(index, 0), last)
 int64_t clamped(Pass& p, int64_t index, int64_t last) {
-  const int64_t low = p.binary("aten.maximum.default", index, p.constant(int64_t{0}, Dtype("int64")));
+  const int64_t low =
+      p.binary("aten.maximum.default", index, p.constant(int64_t{0}, Dtype("int64")));
   return p.binary("aten.minimum.default", low, last);
 }
 
@@ -45,11 +48,10 @@ std::pair<int64_t, Dim> take(Pass& p, const Value& x, size_t d, const Part& part
   ExprPool& pool = p.pool();
   const bool fixed = pool.constant(part.start).has_value();
   const bool simple = dim.size() <= 1 || x.uniform;
-  const auto result = [&](const State& state) {
-    return p.prefix_dim(part.length, state);
-  };
+  const auto result = [&](const State& state) { return p.prefix_dim(part.length, state); };
   if (fixed && simple) {
-    const Expr last = pool.add(part.start, pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))));
+    const Expr last =
+        pool.add(part.start, pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))));
     // Beyond the true part of the result come only padded positions when it reaches the end.
     const Expr next = pool.add(last, p.num(part.step));
     const bool to_the_end = pool.nonnegative(pool.sub(next, size));
@@ -88,7 +90,8 @@ Results narrow(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
   const size_t d = wrap(call.integer(1, 0), x.rank());
-  auto [id, dim] = take(p, x, d, {normalized(p, call.expr(2, 0), p.size(x, d)), 1, call.sizes()[d]});
+  auto [id, dim] =
+      take(p, x, d, {normalized(p, call.expr(2, 0), p.size(x, d)), 1, call.sizes()[d]});
   Layout dims = x.dims;
   dims[d] = std::move(dim);
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
@@ -136,7 +139,8 @@ Layout merged_states(Pass& p, const Value& a, const Value& b, size_t skip) {
   for (size_t d = 0; d < dims.size(); ++d) {
     if (d == skip) continue;
     if (a.uniform && !b.uniform) dims[d] = b.dims[d];
-    if (!a.uniform && !b.uniform && !p.same(a.dims[d], b.dims[d])) refuse("what is written is padded differently from where it goes");
+    if (!a.uniform && !b.uniform && !p.same(a.dims[d], b.dims[d]))
+      refuse("what is written is padded differently from where it goes");
     for (size_t k = 0; k < dims[d].size(); ++k) {
       if (!dims[d][k].padded) continue;
       const State from_a = a.uniform ? State::constant(*a.uniform) : a.at({d, k});
@@ -152,12 +156,17 @@ Results write(const Call& call, const Value& x, const Value& src, size_t d, cons
   Pass& p = call.pass();
   ExprPool& pool = p.pool();
   const Expr size = p.size(x, d);
-  if (x.dims[d].size() > 1 || src.dims[d].size() > 1) refuse("writing into part of a merged dimension");
+  if (x.dims[d].size() > 1 || src.dims[d].size() > 1)
+    refuse("writing into part of a merged dimension");
   Layout dims = merged_states(p, x, src, d);
-  const State own = x.uniform ? State::constant(*x.uniform) : x.dims[d].empty() ? State::finite() : x.dims[d][0].state;
-  const State data = join(x.uniform ? State::constant(*x.uniform) : x.data, src.uniform ? State::constant(*src.uniform) : src.data);
+  const State own = x.uniform           ? State::constant(*x.uniform)
+                    : x.dims[d].empty() ? State::finite()
+                                        : x.dims[d][0].state;
+  const State data = join(x.uniform ? State::constant(*x.uniform) : x.data,
+                          src.uniform ? State::constant(*src.uniform) : src.data);
   const auto start = pool.constant(part.start);
-  const Expr end = pool.add(part.start, pool.add(pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))), p.num(1)));
+  const Expr end = pool.add(
+      part.start, pool.add(pool.mul(p.num(part.step), pool.sub(part.length, p.num(1))), p.num(1)));
   const bool at_end = end == size;
   if (start && (!src.padded(d) || (at_end && part.step == 1))) {
     // The padding of src, if any, comes to lie on the padding of x.
@@ -168,20 +177,27 @@ Results write(const Call& call, const Value& x, const Value& src, size_t d, cons
     } else {
       dims[d] = x.dims[d];
     }
-    const int64_t id = p.emit("aten.slice_scatter.default", {Pass::ref(x), Pass::ref(src), dim_arg(d), Arg{part.start}, Arg{end}, Arg{part.step}});
+    const int64_t id = p.emit(
+        "aten.slice_scatter.default",
+        {Pass::ref(x), Pass::ref(src), dim_arg(d), Arg{part.start}, Arg{end}, Arg{part.step}});
     return one(p.result(id, std::move(dims), call.type(), data));
   }
   const int64_t zero = p.constant(int64_t{0}, Dtype("int64"));
   int64_t at = p.binary("aten.sub.Tensor", p.iota(size), p.truth(part.start));
   int64_t inside = p.binary("aten.ge.Tensor", at, zero);
-  inside = p.binary("aten.logical_and.default", inside, p.binary("aten.lt.Tensor", at, p.truth(pool.sub(end, part.start))));
+  inside = p.binary("aten.logical_and.default", inside,
+                    p.binary("aten.lt.Tensor", at, p.truth(pool.sub(end, part.start))));
   if (part.step != 1) {
     const int64_t step = p.constant(part.step, Dtype("int64"));
-    inside = p.binary("aten.logical_and.default", inside, p.binary("aten.eq.Tensor", p.binary("aten.remainder.Tensor", at, step), zero));
-    at = p.emit("aten.div.Tensor_mode", {Pass::ref(at), Pass::ref(step)}, {{"rounding_mode", Arg{std::string("floor")}}});
+    inside =
+        p.binary("aten.logical_and.default", inside,
+                 p.binary("aten.eq.Tensor", p.binary("aten.remainder.Tensor", at, step), zero));
+    at = p.emit("aten.div.Tensor_mode", {Pass::ref(at), Pass::ref(step)},
+                {{"rounding_mode", Arg{std::string("floor")}}});
   }
   int64_t from = src.id;
-  if (!src.dims[d].empty()) from = p.pick(src.id, d, clamped(p, at, p.truth(pool.sub(part.length, p.num(1)))));
+  if (!src.dims[d].empty())
+    from = p.pick(src.id, d, clamped(p, at, p.truth(pool.sub(part.length, p.num(1)))));
   dims[d] = x.uniform ? p.prefix_dim(size, own) : x.dims[d];
   const int64_t id = p.where(p.along(inside, x.rank(), d, size), from, x.id);
   return one(p.result(id, std::move(dims), call.type(), data));
@@ -208,7 +224,8 @@ Results select_scatter(const Call& call) {
 }
 
 // x read at a computed position along each padded dimension in `ds`.
-Results reread(const Call& call, const Checked<size_t>& ds, int64_t (*index)(const Call&, size_t, Expr)) {
+Results reread(const Call& call, const Checked<size_t>& ds,
+               int64_t (*index)(const Call&, size_t, Expr)) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
   int64_t id = x.id;
@@ -249,13 +266,18 @@ Results triangle(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
   const size_t rank = x.rank();
-  if (rank < 2 || x.dims[rank - 1].size() > 1 || x.dims[rank - 2].size() > 1) refuse("a triangle of merged dimensions");
+  if (rank < 2 || x.dims[rank - 1].size() > 1 || x.dims[rank - 2].size() > 1)
+    refuse("a triangle of merged dimensions");
   const int64_t row = p.along(p.iota(p.size(x, rank - 2)), 2, 0, p.size(x, rank - 2));
   const int64_t column = p.along(p.iota(p.size(x, rank - 1)), 2, 1, p.size(x, rank - 1));
   const int64_t edge = p.binary("aten.add.Tensor", row, p.truth(call.expr(1, 0)));
-  const int64_t keep = p.binary(call.name() == "tril" ? "aten.le.Tensor" : "aten.ge.Tensor", column, edge);
-  const int64_t id = p.where(keep, x.id, p.constant(State::zero().in(x.dtype).value().value_or(int64_t{0}), x.dtype));
-  Layout dims = with_states(x.dims, [&](const State& s) { return join(x.uniform ? State::constant(*x.uniform) : s, State::zero().in(x.dtype)); });
+  const int64_t keep =
+      p.binary(call.name() == "tril" ? "aten.le.Tensor" : "aten.ge.Tensor", column, edge);
+  const int64_t id = p.where(
+      keep, x.id, p.constant(State::zero().in(x.dtype).value().value_or(int64_t{0}), x.dtype));
+  Layout dims = with_states(x.dims, [&](const State& s) {
+    return join(x.uniform ? State::constant(*x.uniform) : s, State::zero().in(x.dtype));
+  });
   return one(p.result(id, std::move(dims), call.type(), join(x.data, State::zero())));
 }
 
@@ -266,25 +288,30 @@ Results diagonal(const Call& call) {
   const int64_t offset = call.integer(1, 0, "offset");
   const size_t a = wrap(call.integer(2, 0, "dim1"), x.rank());
   const size_t b = wrap(call.integer(3, 1, "dim2"), x.rank());
-  if (x.dims[a].size() > 1 || x.dims[b].size() > 1 || !p.same(x.dims[a], x.dims[b])) refuse("a diagonal of different dimensions");
+  if (x.dims[a].size() > 1 || x.dims[b].size() > 1 || !p.same(x.dims[a], x.dims[b]))
+    refuse("a diagonal of different dimensions");
   Layout dims;
   for (size_t d = 0; d < x.rank(); ++d) {
     if (d != a && d != b) dims.push_back(x.dims[d]);
   }
   const State state = x.padded(a) ? join(x.at({a, 0}), x.at({b, 0})) : State::finite();
   dims.push_back(p.prefix_dim(call.sizes().back(), state));
-  const int64_t id = p.emit("aten.diagonal.default", {Pass::ref(x), Arg{offset}, dim_arg(a), dim_arg(b)});
+  const int64_t id =
+      p.emit("aten.diagonal.default", {Pass::ref(x), Arg{offset}, dim_arg(a), dim_arg(b)});
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
 }
 
 }  // namespace
 
 void add_slice_rules(RuleTable& table) {
-  table.add({"slice"}, slice_rule, "a fixed start leaves a prefix; a moving one is read in true coordinates");
+  table.add({"slice"}, slice_rule,
+            "a fixed start leaves a prefix; a moving one is read in true coordinates");
   table.add({"narrow"}, narrow, "a slice");
-  table.add({"split", "split_with_sizes", "split_with_sizes_copy"}, split, "slices one after the other");
+  table.add({"split", "split_with_sizes", "split_with_sizes_copy"}, split,
+            "slices one after the other");
   table.add({"select"}, select, "one true position");
-  table.add({"slice_scatter"}, slice_scatter, "true positions of the part are written, padding never lands on true elements");
+  table.add({"slice_scatter"}, slice_scatter,
+            "true positions of the part are written, padding never lands on true elements");
   table.add({"select_scatter"}, select_scatter, "a slice of length 1");
   table.add({"flip", "rev"}, flip, "read backwards from the true end");
   table.add({"roll"}, roll, "read at (position - shift) modulo the true length");

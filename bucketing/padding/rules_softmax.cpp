@@ -4,8 +4,8 @@
 namespace nc::padding {
 namespace {
 
-// exp(-inf) = 0: padded positions get no weight. A row that is padding as a whole stays what it makes of
-// its own elements.
+// exp(-inf) = 0: padded positions get no weight. A row that is padding as a whole stays what it
+// makes of its own elements.
 Results softmax(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
@@ -30,7 +30,8 @@ Results softmax(const Call& call) {
       s = !is_log && finite ? State::zero() : State::anything();
     }
   }
-  return one(p.result(id, std::move(dims), call.type(), state(x.uniform ? State::constant(*x.uniform) : x.data)));
+  return one(p.result(id, std::move(dims), call.type(),
+                      state(x.uniform ? State::constant(*x.uniform) : x.data)));
 }
 
 // grad - exp(out) * sum(grad), or out * (grad - sum(grad * out)): sums along the dimension.
@@ -41,7 +42,10 @@ Results softmax_backward(const Call& call) {
   const size_t d = wrap(call.integer(2, 0), out.rank());
   const bool is_log = call.name() == "_log_softmax_backward_data";
   const Layout dims = p.align({&out, &grad}, out.rank());
-  if (grad.uniform) grad = p.made(grad.id, with_states(dims, [&](const State&) { return State::constant(*grad.uniform); }), grad.dtype, State::constant(*grad.uniform));
+  if (grad.uniform)
+    grad = p.made(grad.id,
+                  with_states(dims, [&](const State&) { return State::constant(*grad.uniform); }),
+                  grad.dtype, State::constant(*grad.uniform));
   std::vector<Place> along;
   for (const Place& place : out.places()) {
     if (place.dim == d) along.push_back(place);
@@ -71,7 +75,9 @@ Results softmax_backward(const Call& call) {
       result[dd][k].state = s;
     }
   }
-  return one(p.result(id, std::move(result), call.type(), is_log ? State::anything() : finite_if(grad.data.is_finite() && out.data.is_finite())));
+  return one(p.result(
+      id, std::move(result), call.type(),
+      is_log ? State::anything() : finite_if(grad.data.is_finite() && out.data.is_finite())));
 }
 
 }  // namespace
@@ -80,7 +86,8 @@ void add_softmax_rules(RuleTable& table) {
   table.add({"_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"}, softmax,
             "padded positions are -inf, whose exponential adds nothing");
   table.add({"_softmax_backward_data", "_log_softmax_backward_data"}, softmax_backward,
-            "gradients and results are 0 in the padding, so the sum along the dimension is of true elements");
+            "gradients and results are 0 in the padding, so the sum along the dimension is of true "
+            "elements");
 }
 
 }  // namespace nc::padding

@@ -1,8 +1,8 @@
 // Operators that only rename positions: the same elements under other coordinates.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
 
@@ -12,7 +12,8 @@ namespace {
 // A view of a value that is the same everywhere: its layout is free.
 Results uniform_view(const Call& call, const Value& x, int64_t id) {
   Pass& p = call.pass();
-  return one(p.result(id, p.fresh(call.sizes(), State::constant(*x.uniform)), call.type(), x.data, x.uniform));
+  return one(p.result(id, p.fresh(call.sizes(), State::constant(*x.uniform)), call.type(), x.data,
+                      x.uniform));
 }
 
 // regroup(); a packed prefix that has to come apart is first brought into the order of its symbols.
@@ -83,7 +84,8 @@ Results squeeze(const Call& call) {
   for (size_t d = 0; d < x.rank(); ++d) {
     if (!gone[d] || !x.dims[d].empty()) dims.push_back(x.dims[d]);
   }
-  return one(p.result(p.reshape(x.id, call.sizes()), std::move(dims), call.type(), x.data, x.uniform));
+  return one(
+      p.result(p.reshape(x.id, call.sizes()), std::move(dims), call.type(), x.data, x.uniform));
 }
 
 Results unsqueeze(const Call& call) {
@@ -117,7 +119,8 @@ Results repeat(const Call& call) {
   const auto times = call.exprs(1);
   const auto sizes = call.sizes();
   if (x.uniform) {
-    const int64_t id = p.emit("aten.expand.default", {Pass::ref(p.constant(*x.uniform, x.dtype)), Pass::size_list(sizes)});
+    const int64_t id = p.emit("aten.expand.default",
+                              {Pass::ref(p.constant(*x.uniform, x.dtype)), Pass::size_list(sizes)});
     return uniform_view(call, x, id);
   }
   Layout dims;
@@ -141,8 +144,8 @@ Results repeat(const Call& call) {
   return one(p.result(id, std::move(dims), call.type(), x.data));
 }
 
-// as_strided in place of a view that AOTAutograd has lost: only when it is the value itself, as a dense
-// array of the same sizes.
+// as_strided in place of a view that AOTAutograd has lost: only when it is the value itself, as a
+// dense array of the same sizes.
 Results as_strided(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
@@ -150,13 +153,15 @@ Results as_strided(const Call& call) {
   const auto strides = call.exprs(2);
   Expr dense = p.num(1);
   for (size_t i = sizes.size(); i-- > 0;) {
-    if (!p.pool().is_constant(sizes[i], 1) && strides[i] != dense) refuse("as_strided with other than dense strides");
+    if (!p.pool().is_constant(sizes[i], 1) && strides[i] != dense)
+      refuse("as_strided with other than dense strides");
     dense = p.pool().mul(dense, sizes[i]);
   }
   Expr total = p.num(1);
   for (const Dim& dim : x.dims) total = p.pool().mul(total, p.product(dim));
   if (total != dense || !p.pool().is_constant(call.expr(3, 0), 0)) refuse("as_strided of a part");
-  return one(p.result(p.reshape(x.id, call.sizes()), regroup(p, x.dims, call.sizes()), call.type(), x.data, x.uniform));
+  return one(p.result(p.reshape(x.id, call.sizes()), regroup(p, x.dims, call.sizes()), call.type(),
+                      x.data, x.uniform));
 }
 
 // x[i], x[i+1], ... along a dimension without padding.
@@ -169,8 +174,8 @@ Results unbind(const Call& call) {
   dims.erase(dims.begin() + static_cast<ptrdiff_t>(d));
   Results out;
   for (size_t i = 0; i < call.node().outs.size(); ++i) {
-    const int64_t id =
-        p.emit("aten.select.int", {Pass::ref(x), Arg{static_cast<int64_t>(d)}, Arg{static_cast<int64_t>(i)}});
+    const int64_t id = p.emit("aten.select.int", {Pass::ref(x), Arg{static_cast<int64_t>(d)},
+                                                  Arg{static_cast<int64_t>(i)}});
     out.emplace_back(p.result(id, dims, call.type(i), x.data, x.uniform));
   }
   return out;
@@ -187,9 +192,12 @@ Layout regroup(Pass& p, const Layout& from, const std::vector<Expr>& to) {
     std::string have;
     for (const Dim& dim : from) {
       have += have.empty() ? "" : ", ";
-      for (const Factor& f : dim) have += fmt::format("[{}{}]", pool.text(f.size), f.padded ? "" : "'");
+      for (const Factor& f : dim)
+        have += fmt::format("[{}{}]", pool.text(f.size), f.padded ? "" : "'");
     }
-    refuse(fmt::format("a view makes a dimension of size {} out of ({}), which is no prefix of anything", pool.text(size), have));
+    refuse(fmt::format(
+        "a view makes a dimension of size {} out of ({}), which is no prefix of anything",
+        pool.text(size), have));
   };
   Layout out;
   for (const Expr size : to) {
@@ -234,7 +242,8 @@ void add_view_rules(RuleTable& table) {
   table.add({"view", "_unsafe_view", "reshape", "flatten", "unflatten", "view_copy"}, view,
             "elements keep their order; factors are regrouped, never split across a true length");
   table.add({"permute"}, permute, "dimensions change places with all their factors");
-  table.add({"transpose", "t", "numpy_T"}, transpose, "dimensions change places with all their factors");
+  table.add({"transpose", "t", "numpy_T"}, transpose,
+            "dimensions change places with all their factors");
   table.add({"squeeze"}, squeeze, "dimensions of size 1 have no factors");
   table.add({"unsqueeze"}, unsqueeze, "dimensions of size 1 have no factors");
   table.add({"expand"}, expand, "a broadcast dimension holds copies, in its padding too");

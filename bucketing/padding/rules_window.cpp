@@ -16,7 +16,8 @@ Results unfold(const Call& call) {
   dims.push_back(p.fresh(sizes.back(), State::finite()));
   ArgList args = call.args();
   args[0] = Pass::ref(x);
-  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(), x.data, x.uniform));
+  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(), x.data,
+                      x.uniform));
 }
 
 // (grad, sizes of x, dim, size, step)
@@ -37,7 +38,8 @@ Results unfold_backward(const Call& call) {
 
 void check_rows(const Value& a, const Value& b) {
   if (a.rank() < 2 || b.rank() != a.rank()) refuse("a distance of other ranks");
-  if (a.padded(a.rank() - 1) || b.padded(b.rank() - 1)) refuse("a distance along a padded dimension");
+  if (a.padded(a.rank() - 1) || b.padded(b.rank() - 1))
+    refuse("a distance along a padded dimension");
 }
 
 // (a, b, p, mode): element (i, j) depends on row i of a and row j of b.
@@ -59,10 +61,12 @@ Results distances(const Call& call) {
   ArgList args = call.args();
   args[0] = Pass::ref(a);
   args[1] = Pass::ref(b);
-  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(), finite_if(a.data.is_finite() && b.data.is_finite())));
+  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(),
+                      finite_if(a.data.is_finite() && b.data.is_finite())));
 }
 
-// (grad, a, b, p, distances): sums over the rows of b, with gradients that are 0 for those that do not exist.
+// (grad, a, b, p, distances): sums over the rows of b, with gradients that are 0 for those that do
+// not exist.
 Results distances_backward(const Call& call) {
   Pass& p = call.pass();
   const Value grad = p.need(call.tensor(0), int64_t{0});
@@ -76,7 +80,9 @@ Results distances_backward(const Call& call) {
   args[2] = Pass::ref(b);
   args[4] = Pass::ref(known);
   const State state = finite_if(grad.data.is_finite() && a.data.is_finite() && b.data.is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args)), with_states(a.dims, [&](const State&) { return state; }), call.type(), state));
+  return one(p.result(p.emit(call.op(), std::move(args)),
+                      with_states(a.dims, [&](const State&) { return state; }), call.type(),
+                      state));
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ State State::in(const Dtype& type) const {
         return State(Claim::kConstant, static_cast<int64_t>(*d)).in(type);
       }
       const Scalar v = value_;
-      const int64_t i = std::holds_alternative<bool>(v) ? static_cast<int64_t>(std::get<bool>(v)) : std::get<int64_t>(v);
+      const int64_t i = std::holds_alternative<bool>(v) ? static_cast<int64_t>(std::get<bool>(v))
+                                                        : std::get<int64_t>(v);
       if (i < type.least() || i > type.greatest()) return finite();
       return constant(i);
     }
@@ -84,8 +85,12 @@ State State::in(const Dtype& type) const {
     // Rounding keeps the sign, but may reach zero or infinity in a narrow type.
     const bool narrow = type.name() != "float64" && type.name() != "float32";
     const double size = std::fabs(v);
-    const double most = type.name() == "float32" || type.name() == "bfloat16" ? 3e38 : narrow ? 6e4 : 1e308;
-    const double least = type.name() == "float32" || type.name() == "bfloat16" ? 1e-37 : narrow ? 1e-4 : 1e-300;
+    const double most = type.name() == "float32" || type.name() == "bfloat16" ? 3e38
+                        : narrow                                              ? 6e4
+                                                                              : 1e308;
+    const double least = type.name() == "float32" || type.name() == "bfloat16" ? 1e-37
+                         : narrow                                              ? 1e-4
+                                                                               : 1e-300;
     if (size > most) return anything();
     if (v > 0) return size < least ? non_negative() : positive();
     return finite();
@@ -95,7 +100,8 @@ State State::in(const Dtype& type) const {
 }
 
 bool State::operator==(const State& other) const {
-  return claim_ == other.claim_ && (claim_ != Claim::kConstant || (same_value(value_, other.value_)));
+  return claim_ == other.claim_ &&
+         (claim_ != Claim::kConstant || (same_value(value_, other.value_)));
 }
 
 State join(const State& a, const State& b) {

@@ -62,7 +62,8 @@ class State {
 
 // What is known of elements that are either.
 State join(const State& a, const State& b);
-State join(std::span<const State> states);  // of none: constant 0 (the empty set has every property)
+State join(
+    std::span<const State> states);  // of none: constant 0 (the empty set has every property)
 
 // A constant that arithmetic in any floating type computes exactly, or what remains known of it.
 State computed(double value);

@@ -21,8 +21,8 @@ struct Factor {
   bool padded = false;
   State state = State::finite();
 };
-// Outermost first. Canonical: no factor of size 1, no two fixed ones side by side, no fixed one right
-// after a padded one (both are one prefix).
+// Outermost first. Canonical: no factor of size 1, no two fixed ones side by side, no fixed one
+// right after a padded one (both are one prefix).
 using Dim = Checked<Factor>;
 using Layout = Checked<Dim>;
 
@@ -49,8 +49,9 @@ struct Value {
   int64_t id = 0;  // >= 0: an input or a node's result; < 0: truth number -1 - id
   Layout dims;
   Dtype dtype;
-  State data = State::finite();   // of the true part
-  std::optional<Scalar> uniform;  // every element, padding included, is this; then the factors are free
+  State data = State::finite();  // of the true part
+  std::optional<Scalar>
+      uniform;  // every element, padding included, is this; then the factors are free
   std::shared_ptr<const Origin> origin;
 
   size_t rank() const { return dims.size(); }

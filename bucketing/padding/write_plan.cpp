@@ -1,9 +1,10 @@
 #include "bucketing/padding/write_plan.hpp"
 
-#include <boost/json.hpp>
 #include <functional>
 #include <map>
 #include <vector>
+
+#include <boost/json.hpp>
 
 namespace nc::padding {
 namespace json = boost::json;
@@ -11,17 +12,23 @@ namespace {
 
 json::value state_json(const State& s) {
   switch (s.claim()) {
-    case Claim::kConstant: return {{"c", to_json(*s.value())}};
-    case Claim::kPositive: return "positive";
-    case Claim::kNonNegative: return "nonnegative";
-    case Claim::kFinite: return "finite";
-    default: return "any";
+    case Claim::kConstant:
+      return {{"c", to_json(*s.value())}};
+    case Claim::kPositive:
+      return "positive";
+    case Claim::kNonNegative:
+      return "nonnegative";
+    case Claim::kFinite:
+      return "finite";
+    default:
+      return "any";
   }
 }
 
 class Writer {
  public:
-  Writer(Pass& pass, const Analysed& analysed, const std::set<int64_t>& kept) : pass_(pass), analysed_(analysed), kept_(kept) {}
+  Writer(Pass& pass, const Analysed& analysed, const std::set<int64_t>& kept)
+      : pass_(pass), analysed_(analysed), kept_(kept) {}
 
   Written run(bool claims);
 
@@ -115,7 +122,8 @@ json::value Writer::output(size_t k, const Arg& arg) {
     if (keep) o.emplace("kept", true);
     return o;
   }
-  if (const auto* e = std::get_if<Expr>(&arg.v)) return {{"e", pass_.pool().to_json(pass_.unified(*e))}};
+  if (const auto* e = std::get_if<Expr>(&arg.v))
+    return {{"e", pass_.pool().to_json(pass_.unified(*e))}};
   return to_json(arg, pass_.pool());
 }
 
@@ -126,7 +134,10 @@ json::array Writer::claims() const {
     if (!input && !number_.contains(id)) continue;
     const auto filled = pass_.filled().find(id);
     const Layout& layout = filled == pass_.filled().end() ? v.dims : filled->second.v.dims;
-    json::object o{{"v", numbered(id)}, {"t", v.dtype.name()}, {"d", dims(layout, true)}, {"data", state_json(v.data)}};
+    json::object o{{"v", numbered(id)},
+                   {"t", v.dtype.name()},
+                   {"d", dims(layout, true)},
+                   {"data", state_json(v.data)}};
     if (filled != pass_.filled().end()) {
       json::array over;
       for (const Place& p : filled->second.places) over.push_back(json::array{p.dim, p.factor});
@@ -156,7 +167,9 @@ Written Writer::run(bool with_claims) {
     }
   }
   json::array truths;
-  for (const Truth& t : truths_) truths.push_back({{"e", pass_.pool().to_json(t.size)}, {"t", t.is_float ? "float64" : "int64"}});
+  for (const Truth& t : truths_)
+    truths.push_back(
+        {{"e", pass_.pool().to_json(t.size)}, {"t", t.is_float ? "float64" : "int64"}});
   json::array nodes;
   int masks = 0;
   for (const PlanNode* n : nodes_) {
@@ -165,7 +178,8 @@ Written Writer::run(bool with_claims) {
     json::object o{{"op", n->op}, {"a", std::move(args)}};
     if (!n->kwargs.empty()) {
       json::object kwargs;
-      for (const auto& [name, a] : n->kwargs) kwargs.emplace(name, to_json(numbered(a), pass_.pool()));
+      for (const auto& [name, a] : n->kwargs)
+        kwargs.emplace(name, to_json(numbered(a), pass_.pool()));
       o.emplace("k", std::move(kwargs));
     }
     if (n->several) o.emplace("n", n->count);
@@ -175,7 +189,10 @@ Written Writer::run(bool with_claims) {
   }
   json::array outputs;
   for (size_t k = 0; k < graph.outputs.size(); ++k) outputs.push_back(output(k, graph.outputs[k]));
-  json::object sub{{"inputs", std::move(inputs)}, {"truths", std::move(truths)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
+  json::object sub{{"inputs", std::move(inputs)},
+                   {"truths", std::move(truths)},
+                   {"nodes", std::move(nodes)},
+                   {"outputs", std::move(outputs)}};
   if (!pass_.required().empty()) {
     json::array require;
     for (const Expr e : pass_.required()) require.push_back(pass_.pool().to_json(e));
@@ -187,7 +204,8 @@ Written Writer::run(bool with_claims) {
 
 }  // namespace
 
-Written write_plan(Pass& pass, const Analysed& analysed, const std::set<int64_t>& kept, bool claims) {
+Written write_plan(Pass& pass, const Analysed& analysed, const std::set<int64_t>& kept,
+                   bool claims) {
   return Writer(pass, analysed, kept).run(claims);
 }
 

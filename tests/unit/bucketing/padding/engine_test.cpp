@@ -1,9 +1,9 @@
 #include "bucketing/padding/engine.hpp"
 
-#include <gtest/gtest.h>
+#include <string>
 
 #include <boost/json.hpp>
-#include <string>
+#include <gtest/gtest.h>
 
 namespace nc::padding {
 namespace {
@@ -16,18 +16,20 @@ std::string tensor(const std::string& sizes, const std::string& dtype = "float32
 }
 
 struct Sketch {
-  std::string inputs;   // "kind|type" joined by the caller
+  std::string inputs;  // "kind|type" joined by the caller
   std::string nodes;
   std::string outputs;
 };
 
 std::string graph(const Sketch& s, const std::string& role = "inference") {
   return R"({"ir":1,"role":")" + role +
-         R"(","symbols":[{"id":"s0","range":[2,"inf"]},{"id":"s1","range":[2,"inf"]}],"inputs":[)" + s.inputs +
-         R"(],"nodes":[)" + s.nodes + R"(],"outputs":[)" + s.outputs + "]}";
+         R"(","symbols":[{"id":"s0","range":[2,"inf"]},{"id":"s1","range":[2,"inf"]}],"inputs":[)" +
+         s.inputs + R"(],"nodes":[)" + s.nodes + R"(],"outputs":[)" + s.outputs + "]}";
 }
 
-std::string input(const std::string& type, const std::string& kind = "data") { return R"({"kind":")" + kind + R"(","type":)" + type + "}"; }
+std::string input(const std::string& type, const std::string& kind = "data") {
+  return R"({"kind":")" + kind + R"(","type":)" + type + "}";
+}
 std::string node(const std::string& op, const std::string& args, const std::string& out) {
   return R"({"op":")" + op + R"(","a":[)" + args + R"(],"out":)" + out + "}";
 }
@@ -38,13 +40,18 @@ js::value ask(const std::string& forward, const std::string& more = "") {
   return answer.ok() ? *answer : js::value();
 }
 
-std::string text(const js::value& v) { return js::serialize(v); }
-bool has(const js::value& v, const std::string& what) { return text(v).find(what) != std::string::npos; }
+std::string text(const js::value& v) {
+  return js::serialize(v);
+}
+bool has(const js::value& v, const std::string& what) {
+  return text(v).find(what) != std::string::npos;
+}
 
 const std::string kX = input(tensor(R"("s0","s1",8)"));
 
 TEST(PaddingEngine, AMeanOverPaddingIsASumOverTheTrueCount) {
-  const js::value a = ask(graph({kX, node("aten.mean.dim", R"({"v":0},[1])", tensor(R"("s0",8)")), R"({"v":1})"}));
+  const js::value a =
+      ask(graph({kX, node("aten.mean.dim", R"({"v":0},[1])", tensor(R"("s0",8)")), R"({"v":1})"}));
   ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
   EXPECT_TRUE(has(a, "aten.sum.dim_IntList")) << text(a);
   EXPECT_TRUE(has(a.at("forward").at("truths"), R"("s1")"));
@@ -54,7 +61,8 @@ TEST(PaddingEngine, AMeanOverPaddingIsASumOverTheTrueCount) {
 
 TEST(PaddingEngine, AMaskIsPutWhereAConsumerNeedsOne) {
   const std::string nodes = node("aten.cos.default", R"({"v":0})", tensor(R"("s0","s1",8)")) + "," +
-                            node("aten.sum.dim_IntList", R"({"v":1},[1])", tensor(R"("s0",8)")) + "," +
+                            node("aten.sum.dim_IntList", R"({"v":1},[1])", tensor(R"("s0",8)")) +
+                            "," +
                             node("aten.sum.dim_IntList", R"({"v":1},[0])", tensor(R"("s1",8)"));
   const js::value a = ask(graph({kX, nodes, R"({"v":2},{"v":3})"}));
   ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
@@ -63,7 +71,8 @@ TEST(PaddingEngine, AMaskIsPutWhereAConsumerNeedsOne) {
 
 TEST(PaddingEngine, NothingIsMaskedTwice) {
   const std::string nodes = node("aten.cos.default", R"({"v":0})", tensor(R"("s0","s1",8)")) + "," +
-                            node("aten.sum.dim_IntList", R"({"v":1},[1])", tensor(R"("s0",8)")) + "," +
+                            node("aten.sum.dim_IntList", R"({"v":1},[1])", tensor(R"("s0",8)")) +
+                            "," +
                             node("aten.sum.dim_IntList", R"({"v":1},[1,2])", tensor(R"("s0")"));
   EXPECT_EQ(ask(graph({kX, nodes, R"({"v":2},{"v":3})"})).at("masks"), 1);
 }
@@ -85,14 +94,16 @@ TEST(PaddingEngine, AnUnknownOperatorThatTouchesNoPaddingPasses) {
 }
 
 TEST(PaddingEngine, RandomNumbersNeedLeave) {
-  const std::string g = graph({kX, node("aten.rand_like.default", R"({"v":0})", tensor(R"("s0","s1",8)")), R"({"v":1})"});
+  const std::string g = graph(
+      {kX, node("aten.rand_like.default", R"({"v":0})", tensor(R"("s0","s1",8)")), R"({"v":1})"});
   EXPECT_TRUE(ask(g).as_object().contains("refusal"));
   EXPECT_TRUE(ask(g, R"(,"random":"statistical")").as_object().contains("forward"));
 }
 
 TEST(PaddingEngine, SymbolsAreTakenForEqualOnlyWithLeave) {
   const std::string inputs = input(tensor(R"("s0")")) + "," + input(tensor(R"("s1")"));
-  const std::string g = graph({inputs, node("aten.add.Tensor", R"({"v":0},{"v":1})", tensor(R"("s0")")), R"({"v":2})"});
+  const std::string g = graph(
+      {inputs, node("aten.add.Tensor", R"({"v":0},{"v":1})", tensor(R"("s0")")), R"({"v":2})"});
   EXPECT_TRUE(ask(g).as_object().contains("refusal"));
   const js::value a = ask(g, R"(,"equal":[["s0","s1"]])");
   ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
@@ -100,15 +111,19 @@ TEST(PaddingEngine, SymbolsAreTakenForEqualOnlyWithLeave) {
 }
 
 TEST(PaddingEngine, AResultThatTheGraphSaysIsOfAnotherSizeIsRefused) {
-  const js::value a = ask(graph({kX, node("aten.sum.dim_IntList", R"({"v":0},[1])", tensor(R"("s1",8)")), R"({"v":1})"}));
+  const js::value a = ask(graph(
+      {kX, node("aten.sum.dim_IntList", R"({"v":0},[1])", tensor(R"("s1",8)")), R"({"v":1})"}));
   EXPECT_TRUE(a.as_object().contains("refusal")) << text(a);
 }
 
 TEST(PaddingEngine, RefusesForwardAndBackwardTogether) {
-  const std::string forward = graph({kX, node("aten.cos.default", R"({"v":0})", tensor(R"("s0","s1",8)")), R"({"v":1},{"v":0})"}, "forward");
-  const std::string backward =
-      graph({input(tensor(R"("s0","s1",8)"), "saved") + "," + input(tensor(R"("s0","s1",8)"), "tangent"),
-             node("mylib.mystery.default", R"({"v":0},{"v":1})", tensor(R"("s0","s1",8)")), R"({"v":2})"}, "backward");
+  const std::string forward = graph(
+      {kX, node("aten.cos.default", R"({"v":0})", tensor(R"("s0","s1",8)")), R"({"v":1},{"v":0})"},
+      "forward");
+  const std::string backward = graph(
+      {input(tensor(R"("s0","s1",8)"), "saved") + "," + input(tensor(R"("s0","s1",8)"), "tangent"),
+       node("mylib.mystery.default", R"({"v":0},{"v":1})", tensor(R"("s0","s1",8)")), R"({"v":2})"},
+      "backward");
   const std::string link = R"(,"link":{"symbols":[0,1],"saved":[[0,1]],"tangents":[[1,0]]})";
   const js::value a = ask(forward, R"(,"backward":)" + backward + link);
   ASSERT_TRUE(a.as_object().contains("refusal")) << text(a);
@@ -117,11 +132,13 @@ TEST(PaddingEngine, RefusesForwardAndBackwardTogether) {
 }
 
 TEST(PaddingEngine, BadRequestsAreErrors) {
-  for (const char* request : {"1", "{}", R"({"request":1})", R"({"request":1,"forward":{}})",
-                              R"({"request":1,"forward":{"ir":1,"inputs":[],"nodes":[{}],"outputs":[]}})",
-                              R"({"request":1,"forward":{"ir":1,"inputs":[],"nodes":[],"outputs":[{"v":3}]}})"}) {
+  for (const char* request :
+       {"1", "{}", R"({"request":1})", R"({"request":1,"forward":{}})",
+        R"({"request":1,"forward":{"ir":1,"inputs":[],"nodes":[{}],"outputs":[]}})",
+        R"({"request":1,"forward":{"ir":1,"inputs":[],"nodes":[],"outputs":[{"v":3}]}})"}) {
     auto answer = plan(js::parse(request));
-    const bool refused = answer.ok() && answer->is_object() && answer->as_object().contains("refusal");
+    const bool refused =
+        answer.ok() && answer->is_object() && answer->as_object().contains("refusal");
     EXPECT_TRUE(refused || answer.is(Code::kInvalid)) << request;
   }
   EXPECT_TRUE(plan(js::parse(R"({"request":2,"forward":{}})")).is(Code::kUnsupported) ||
@@ -129,7 +146,9 @@ TEST(PaddingEngine, BadRequestsAreErrors) {
 }
 
 TEST(PaddingEngine, TheSameRequestHasTheSameAnswer) {
-  const std::string g = graph({kX, node("aten._softmax.default", R"({"v":0},1,false)", tensor(R"("s0","s1",8)")), R"({"v":1})"});
+  const std::string g =
+      graph({kX, node("aten._softmax.default", R"({"v":0},1,false)", tensor(R"("s0","s1",8)")),
+             R"({"v":1})"});
   EXPECT_EQ(text(ask(g)), text(ask(g)));
 }
 

@@ -1,10 +1,10 @@
 #include "bucketing/padding/expr.hpp"
 
-#include <gtest/gtest.h>
-
-#include <boost/json.hpp>
 #include <limits>
 #include <random>
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
 
 namespace nc::padding {
 namespace {
@@ -43,7 +43,8 @@ TEST_F(ExprTest, DividesExactlyOrNotAtAll) {
   const Expr s = read(R"("s1")");
   const Expr product = pool.mul(pool.mul(b, s), pool.integer(8));
   EXPECT_EQ(pool.divide(product, pool.mul(s, pool.integer(4))), pool.mul(b, pool.integer(2)));
-  EXPECT_EQ(pool.divide(pool.mul(pool.add(s, pool.integer(1)), b), pool.add(s, pool.integer(1))), b);
+  EXPECT_EQ(pool.divide(pool.mul(pool.add(s, pool.integer(1)), b), pool.add(s, pool.integer(1))),
+            b);
   EXPECT_FALSE(pool.divide(pool.add(b, pool.integer(1)), b).has_value());
   EXPECT_FALSE(pool.divide(product, pool.integer(3)).has_value());
   EXPECT_FALSE(pool.divide(product, pool.integer(0)).has_value());
@@ -91,9 +92,12 @@ TEST_F(ExprTest, WritingSubstitutingAndEvaluatingAgree) {
     }
     static const char* const operators[] = {"+", "*", "//", "%", "Max", "Min"};
     const char* op = operators[pick(6)];
-    return boost::json::array{op, make(depth - 1), op[0] == '/' || op[0] == '%' ? boost::json::value(pick(5) + 1) : make(depth - 1)};
+    return boost::json::array{
+        op, make(depth - 1),
+        op[0] == '/' || op[0] == '%' ? boost::json::value(pick(5) + 1) : make(depth - 1)};
   };
-  const std::function<int64_t(const boost::json::value&, int64_t, int64_t)> value = [&](const boost::json::value& v, int64_t a, int64_t b) -> int64_t {
+  const std::function<int64_t(const boost::json::value&, int64_t, int64_t)> value =
+      [&](const boost::json::value& v, int64_t a, int64_t b) -> int64_t {
     if (v.is_int64()) return v.get_int64();
     if (v.is_string()) return v.get_string() == "s0" ? a : b;
     const auto& list = v.get_array();
@@ -115,7 +119,8 @@ TEST_F(ExprTest, WritingSubstitutingAndEvaluatingAgree) {
     const int64_t a = pick(20);
     const int64_t b = pick(20);
     const int64_t want = value(json, a, b);
-    EXPECT_EQ(pool.evaluate(*e, {{"s0", a}, {"s1", b}}), want) << boost::json::serialize(json) << " " << a << " " << b;
+    EXPECT_EQ(pool.evaluate(*e, {{"s0", a}, {"s1", b}}), want)
+        << boost::json::serialize(json) << " " << a << " " << b;
     const Expr put = pool.substitute(*e, {{"s0", pool.integer(a)}, {"s1", pool.integer(b)}});
     EXPECT_EQ(pool.constant(put), want) << boost::json::serialize(json);
     if (pool.nonnegative(*e)) {

@@ -1,9 +1,9 @@
 #include "bucketing/padding/state.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 #include "bucketing/padding/rule.hpp"
 
@@ -38,7 +38,9 @@ TEST(State, AConstantIsAsItsTypeStoresIt) {
   EXPECT_FALSE(State::constant(1e-46).in(kFloat).is_positive());
 }
 
-State unary(std::string_view name, const State& x) { return *pointwise_state(name, "default", {x}, kFloat); }
+State unary(std::string_view name, const State& x) {
+  return *pointwise_state(name, "default", {x}, kFloat);
+}
 State binary(std::string_view name, const State& x, const State& y, const Dtype& out = kFloat) {
   return *pointwise_state(name, "Tensor", {x, y}, out);
 }
@@ -66,12 +68,15 @@ TEST(PointwiseState, ExponentialsMayOverflow) {
 }
 
 TEST(PointwiseState, AScaledSumIsNotFoldedAsAPlainOne) {
-  const auto s = pointwise_state("add", "Tensor", {State::constant(1.0), State::constant(1.0), State::constant(3.0)}, kFloat);
+  const auto s = pointwise_state(
+      "add", "Tensor", {State::constant(1.0), State::constant(1.0), State::constant(3.0)}, kFloat);
   EXPECT_FALSE(s->value().has_value());
 }
 
 TEST(PointwiseState, WhereTakesOneSideOrEither) {
-  const auto s = [](const State& c) { return *pointwise_state("where", "self", {c, State::zero(), State::anything()}, kFloat); };
+  const auto s = [](const State& c) {
+    return *pointwise_state("where", "self", {c, State::zero(), State::anything()}, kFloat);
+  };
   EXPECT_EQ(s(State::constant(true)), State::zero());
   EXPECT_EQ(s(State::constant(false)), State::anything());
   EXPECT_EQ(s(State::non_negative()), State::anything());
