@@ -47,6 +47,9 @@ Error to_error(const rocksdb::Status& s, std::string_view what, const std::strin
   if (has("Permission denied")) {
     return {Code::kDenied, text, "make the store's files readable and writable for its owner"};
   }
+  if (has("Too many open files")) {
+    return {Code::kIo, text, "raise the limit on open files (ulimit -n)"};
+  }
   if (has("lock ")) return {Code::kBusy, text, "stop the other process that uses this store"};
   return {Code::kIo, text, "check the disk of the store"};
 }

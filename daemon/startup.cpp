@@ -23,7 +23,8 @@ Status fill(Settings& settings, std::string_view name, const std::string& value)
 void prepare_process() {
   ::umask(077);
   std::signal(SIGPIPE, SIG_IGN);
-  ::mallopt(M_ARENA_MAX, 2);  // more arenas cost memory while idle and win nothing here
+  std::signal(SIGXFSZ, SIG_IGN);  // the write over the limit on file sizes fails instead
+  ::mallopt(M_ARENA_MAX, 2);      // more arenas cost memory while idle and win nothing here
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;

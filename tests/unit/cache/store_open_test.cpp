@@ -1,4 +1,6 @@
 // Opening in every condition a directory can be in.
+#include <cerrno>
+
 #include <gtest/gtest.h>
 
 #include "tests/unit/cache/store_box.hpp"
@@ -174,6 +176,23 @@ TEST(StoreOpenTest, DamagedIndexIsSetAside) {
     EXPECT_TRUE(box.put(make_entry("new", {"new"})));
     EXPECT_TRUE(verify_all(*box.store)->bad.empty());
   }
+}
+
+TEST(StoreOpenTest, TooManyOpenFilesIsNotTheDisksFault) {
+  StoreBox box;
+  ASSERT_TRUE(box.open().ok());
+  box.store.reset();
+  FakeFileSystem::Failure failure;
+  failure.call = FakeFileSystem::Call::kOpen;
+  failure.error = errno_error(EMFILE, "cannot open", "/data/store/index/x");
+  failure.times = 1000;
+  failure.path_part = "/index/";
+  box.fs.fail(failure);
+  const auto opened = box.open();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().action.find("ulimit -n"), std::string::npos) << opened.error().text();
+  box.fs.clear_failures();
+  EXPECT_TRUE(box.open().ok());
 }
 
 TEST(StoreOpenTest, BlobsOfALostIndexAreAdopted) {
