@@ -12,16 +12,16 @@
 
 namespace nc::client {
 
+struct BucketFamilyPlan {
+  std::vector<std::uint64_t> buckets;
+  std::uint64_t tile = 0, floor = 0;
+  std::uint64_t base = 0, num = 0, den = 0, max = 0;  // the ladder beyond; max 0: none
+  bool varies = false;
+};
 struct BucketFamily {
-  struct Plan {
-    std::vector<std::uint64_t> buckets;
-    std::uint64_t tile = 0, floor = 0;
-    std::uint64_t base = 0, num = 0, den = 0, max = 0;  // the ladder beyond; max 0: none
-    bool varies = false;
-  };
   std::string name;
   std::uint64_t calls = 0, distinct = 0, smallest = 0, largest = 0;
-  std::optional<Plan> plan;
+  std::optional<BucketFamilyPlan> plan;
   std::optional<double> waste;  // of the plan over the calls: padded / unpadded - 1
 };
 struct BucketJoint {

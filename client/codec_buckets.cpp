@@ -22,7 +22,7 @@ BucketFamily family_of(const bj::object& o) {
   const bj::array* ends = json::array(o, "buckets");
   const bj::object* beyond = json::object(o, "beyond");
   if (ends == nullptr || beyond == nullptr) return family;
-  BucketFamily::Plan& plan = family.plan.emplace();
+  BucketFamilyPlan& plan = family.plan.emplace();
   for (std::size_t i = 0; i < ends->size(); ++i) plan.buckets.push_back(number_at(*ends, i));
   plan.tile = json::natural(o, "tile");
   plan.floor = json::natural(o, "floor");

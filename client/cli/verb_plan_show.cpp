@@ -7,13 +7,14 @@ namespace nc::cli {
 namespace {
 
 using client::BucketFamily;
+using client::BucketFamilyPlan;
 using client::BucketProgram;
 
 std::string share(const std::optional<double>& waste) {
   return waste ? fmt::format("{:.1f} %", *waste * 100) : std::string("-");
 }
 
-std::string ladder_words(const BucketFamily::Plan& plan) {
+std::string ladder_words(const BucketFamilyPlan& plan) {
   std::string out = fmt::format(
       "then x {:.3g}",
       plan.den == 0 ? 0.0 : static_cast<double>(plan.num) / static_cast<double>(plan.den));
@@ -23,7 +24,7 @@ std::string ladder_words(const BucketFamily::Plan& plan) {
 
 std::string buckets_words(const BucketFamily& family) {
   if (!family.plan) return "no plan yet";
-  const BucketFamily::Plan& plan = *family.plan;
+  const BucketFamilyPlan& plan = *family.plan;
   const std::string list = fmt::format("{}", fmt::join(plan.buckets, " "));
   if (!plan.varies && plan.buckets.size() == 1) return list + ", the only size seen";
   if (plan.buckets.empty()) return fmt::format("from {}, {}", plan.base, ladder_words(plan));
@@ -39,7 +40,7 @@ bj::object family_json(const BucketFamily& family) {
                  {"waste", family.waste ? bj::value(*family.waste) : bj::value(nullptr)},
                  {"plan", nullptr}};
   if (!family.plan) return out;
-  const BucketFamily::Plan& plan = *family.plan;
+  const BucketFamilyPlan& plan = *family.plan;
   bj::array ends;
   for (const std::uint64_t end : plan.buckets) ends.push_back(end);
   out["plan"] = bj::object{{"buckets", std::move(ends)},
