@@ -54,7 +54,7 @@ class Half:
     nodes: list[torch.fx.Node]  # placeholders
     outputs: list[Any]
     descriptions: list[Any]
-    aliases: dict[int, tuple[list[Any], Any]] = field(default_factory=dict)
+    strides: dict[int, tuple[list[Any], Any]] = field(default_factory=dict)
 
 
 @dataclass
@@ -149,18 +149,14 @@ class Pair:
             outputs,
             list(out.meta.get("desc") or [None] * len(outputs)),
         )
-        context = TracingContext.try_get()
-        metadata = context.fw_metadata if context is not None and role != "backward" else None
-        if metadata is not None:
-            shift = metadata.num_mutated_inp_runtime_indices
-            for index, info in enumerate(metadata.output_info):
-                value = outputs[shift + index] if shift + index < len(outputs) else None
-                if "alias" in info.output_type.name and isinstance(value, torch.fx.Node):
-                    fake = value.meta["val"]
-                    if isinstance(fake, torch.Tensor):
-                        export = half.graph.symbols.export
-                        strides = [export(stride) for stride in fake.stride()]
-                        half.aliases[shift + index] = (strides, export(fake.storage_offset()))
+        if role != "backward":
+            # Bases of views as well: AOTAutograd makes the views anew, from the strides that it saw.
+            export = half.graph.symbols.export
+            for index, (value, description) in enumerate(zip(outputs, half.descriptions, strict=True)):
+                fake = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
+                if isinstance(fake, torch.Tensor) and not _is_saved(description):
+                    strides = [export(stride) for stride in fake.stride()]
+                    half.strides[index] = (strides, export(fake.storage_offset()))
         return half
 
     # -- planning -------------------------------------------------------------------------------------------------
@@ -220,7 +216,7 @@ class Pair:
             return gm(*arguments)
         assert half is not None
         results = self._interpret("forward", half, arguments, call)
-        for index, (strides, offset) in half.aliases.items():
+        for index, (strides, offset) in half.strides.items():
             if isinstance(results[index], torch.Tensor):
                 results[index] = _restride(
                     results[index],
