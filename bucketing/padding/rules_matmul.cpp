@@ -57,10 +57,19 @@ struct Product {
   State data;
 };
 
+// Kernels for 16-bit types read whole tiles: the tail of a row is multiplied with zeros together
+// with the beginning of the next one, and NaN times 0 is NaN. So no row may hold anything but
+// finite values.
+void tame(Pass& p, Value& v) {
+  if (v.dtype.name() == "bfloat16" || v.dtype.name() == "float16") v = p.finite(v);
+}
+
 Product multiply(Pass& p, Value a, Value b) {
   const size_t rank = a.rank();
   if (rank < 2 || b.rank() != rank) refuse("a product of other ranks");
   contract(p, a, rank - 1, b, rank - 2);
+  tame(p, a);
+  tame(p, b);
   Layout dims;
   for (size_t d = 0; d + 2 < rank; ++d) {
     if (a.uniform && !b.uniform) adopt(p, a, d, b.dims[d]);
@@ -135,6 +144,7 @@ Results mv(const Call& call) {
   Value a = call.tensor(0);
   Value b = call.tensor(1);
   contract(p, a, 1, b, 0);
+  tame(p, a);
   Layout dims = {outer(a.dims[0], b.any())};
   return one(p.result(p.emit(call.op(), {Pass::ref(a), Pass::ref(b)}), std::move(dims), call.type(),
                       finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
@@ -148,6 +158,8 @@ Results linear(const Call& call) {
   const auto bias = call.maybe_tensor(2);
   if (x.rank() == 0 || w.rank() == 0) refuse("a product of numbers");
   contract(p, x, x.rank() - 1, w, w.rank() - 1);
+  tame(p, x);
+  tame(p, w);
   Layout dims;
   for (size_t d = 0; d + 1 < x.rank(); ++d) {
     Dim dim = outer(x.dims[d], w.any());

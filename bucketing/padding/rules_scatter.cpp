@@ -177,7 +177,9 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
   const bool any_padded = std::any_of(indexed.begin(), indexed.end(), [](const Dim& dim) {
     return std::any_of(dim.begin(), dim.end(), [](const Factor& f) { return f.padded; });
   });
-  if (!accumulate && any_padded) refuse("an assignment through padded indices");
+  // Padded assignments go to one more position behind the end.
+  const bool aside = !accumulate && any_padded;
+  if (aside && at.size() != 1) refuse("an assignment through several padded indices");
   // Values in the layout of what they go to.
   if (values.rank() < full.size() || values.uniform) {
     std::vector<Expr> sizes;
@@ -227,8 +229,31 @@ Results put(const Call& call, const Value& x, const ArgList& list, Value values,
   }
   const State data = accumulate ? finite_if(data_of(x).is_finite() && written.is_finite())
                                 : join(data_of(x), written);
-  const int64_t id = p.emit("aten.index_put.default", {Pass::ref(x), Arg{std::move(args)},
-                                                       Pass::ref(values), Arg{accumulate}});
+  int64_t into = x.id;
+  const Expr size = p.size(x, at.front());
+  if (aside) {
+    const std::vector<Place> padded = [&] {
+      std::vector<Place> places;
+      for (size_t d = 0; d < indexed.size(); ++d) {
+        for (size_t k = 0; k < indexed[d].size(); ++k) {
+          if (indexed[d][k].padded) places.push_back({d, k});
+        }
+      }
+      return places;
+    }();
+    const int64_t target = args[at.front()].ref()->id;
+    args[at.front()] = Pass::ref(p.where(p.mask(indexed, padded), target, p.bucket_size(size)));
+    ArgList amounts(2 * (x.rank() - at.front()), Arg{int64_t{0}});
+    amounts.back() = Arg{int64_t{1}};
+    into = p.emit("aten.constant_pad_nd.default",
+                  {Pass::ref(x), Arg{std::move(amounts)}, Arg{int64_t{0}}});
+  }
+  int64_t id = p.emit("aten.index_put.default",
+                      {Pass::ref(into), Arg{std::move(args)}, Pass::ref(values), Arg{accumulate}});
+  if (aside) {
+    id = p.emit("aten.slice.Tensor", {Pass::ref(id), Arg{static_cast<int64_t>(at.front())},
+                                      Arg{int64_t{0}}, Arg{size}, Arg{int64_t{1}}});
+  }
   return one(p.result(id, std::move(dims), call.type(), data));
 }
 
@@ -275,7 +300,8 @@ Results masked_index_put(const Call& call) {
 void add_scatter_rules(RuleTable& table) {
   table.add({"scatter", "scatter_add", "scatter_reduce"}, scatter,
             "padded updates are neutral, or written behind the end and cut off");
-  table.add({"index_put", "_unsafe_index_put"}, index_put, "padded updates add 0 at position 0");
+  table.add({"index_put", "_unsafe_index_put"}, index_put,
+            "padded updates add 0 at position 0, or are written behind the end and cut off");
   table.add({"_unsafe_masked_index_put_accumulate"}, masked_index_put,
             "updates outside of the mask are 0, padded ones too");
 }

@@ -188,7 +188,15 @@ Layout regroup(Pass& p, const Layout& from, const std::vector<Expr>& to) {
   std::vector<Factor> left;
   for (const Dim& dim : from) left.insert(left.end(), dim.begin(), dim.end());
   std::reverse(left.begin(), left.end());  // the next one is at the back
-  const auto fail = [&](Expr size) {
+  const auto fail = [&](Expr size, std::optional<Expr> missing = {}) {
+    // The sizes may fit if two symbols are one.
+    if (missing && !left.empty() && pool.symbols(left.back().size).size() == 1) {
+      const std::string& have = pool.symbols(left.back().size)[0];
+      for (const std::string& want : pool.symbols(*missing)) {
+        if (want != have && p.options().may_be_equal.contains({have, want}))
+          throw NeedEqual{{{have, want}}};
+      }
+    }
     std::string have;
     for (const Dim& dim : from) {
       have += have.empty() ? "" : ", ";
@@ -217,7 +225,7 @@ Layout regroup(Pass& p, const Layout& from, const std::vector<Expr>& to) {
       if (next.padded) {
         // rows * columns -> rows, columns: a prefix of whole rows. The columns must be fixed.
         const auto columns = pool.divide(next.size, *missing);
-        if (!columns || !pool.constant(*columns)) fail(size);
+        if (!columns || !pool.constant(*columns)) fail(size, missing);
         left.back() = Factor{*columns, false, State::finite()};
         done = size;
         dim.push_back({*missing, true, next.state});
@@ -225,7 +233,7 @@ Layout regroup(Pass& p, const Layout& from, const std::vector<Expr>& to) {
       }
       const int64_t have = pool.constant(next.size).value_or(0);
       const int64_t common = std::gcd(have, pool.content(*missing));
-      if (common <= 1) fail(size);
+      if (common <= 1) fail(size, missing);
       left.back().size = pool.integer(have / common);
       done = pool.mul(done, pool.integer(common));
       dim.push_back({pool.integer(common), false, State::finite()});
