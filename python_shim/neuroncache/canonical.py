@@ -28,7 +28,7 @@ VERSION = 1
 BUILTIN_NAMESPACES = frozenset("aten prims prim inductor rngprims mkldnn mkl quantized".split())
 # Higher-order operators whose meaning is wholly in their arguments and subgraphs.
 HIGHER_ORDER = frozenset(
-    """tag_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast cond
+    """autograd_function_apply tag_activation_checkpoint wrap_with_set_grad_enabled wrap_with_autocast cond
     run_and_save_rng_state run_with_rng_state""".split()
 )
 MAX_CONSTANT_BYTES = 64 << 20

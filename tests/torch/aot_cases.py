@@ -16,6 +16,7 @@ from neuroncache import compat, counters
 from neuroncache.compile import compile_graph
 from torch import nn
 from torch.nn import functional as F
+from torch.utils import checkpoint
 
 Case = Callable[[Callable[..., Any]], Iterator[torch.Tensor]]
 CASES: dict[str, Case] = {}
@@ -121,6 +122,22 @@ class _Scale(torch.autograd.Function):
 def custom_function(compile_: Callable[..., Any]) -> Iterator[torch.Tensor]:
     model = nn.Linear(8, 8)
     yield from train(model, compile_(lambda x: _Scale.apply(model(x)).sin()), torch.randn(4, 8))
+
+
+@case
+def own_policy(compile_: Callable[..., Any]) -> Iterator[torch.Tensor]:
+    """Checkpointing by a function of the program: what it decides is in no graph that Dynamo captures."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    save = [torch.ops.aten.addmm.default]
+
+    def contexts() -> Any:
+        return checkpoint.create_selective_checkpoint_contexts(save)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = checkpoint.checkpoint(model, x, use_reentrant=False, context_fn=contexts)
+        return result
+
+    yield from train(model, compile_(forward), torch.randn(4, 8))
 
 
 @case

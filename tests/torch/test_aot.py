@@ -17,8 +17,8 @@ from neuroncache.compile import compile_graph
 from neuroncache.errors import LoadRefused, Unsupported
 
 HERE = Path(__file__).parent
-STORED = ["mlp", "cnn", "sizes", "attention", "inference", "autocast"]
-COLD = [*STORED, "custom_function", "other_guards"]
+STORED = ["mlp", "cnn", "sizes", "attention", "inference", "autocast", "custom_function"]
+COLD = [*STORED, "own_policy", "other_guards"]
 
 
 def run(directory: Path, name: str, cases: list[str], **environment: str) -> dict[str, Any]:
@@ -80,10 +80,13 @@ def test_a_restart_of_the_trace_is_replayed(runs: dict[str, dict[str, Any]]) -> 
     assert cold == loaded and len(set(cold)) == 2
 
 
-def test_code_outside_torch_keeps_its_graphs_only(runs: dict[str, dict[str, Any]]) -> None:
-    assert events(runs["cold"], "custom_function") == {("graph", "built")}
-    (reason,) = runs["cold"]["custom_function"]["refusals"]
-    assert "autograd_function_apply" in reason
+def test_what_torch_does_not_describe_keeps_its_graphs_only(runs: dict[str, dict[str, Any]]) -> None:
+    assert events(runs["cold"], "own_policy") == {("graph", "built")}
+    (reason,) = runs["cold"]["own_policy"]["refusals"]
+    assert "policy of the user's own" in reason
+
+
+def test_a_users_function_has_its_own_gradient(runs: dict[str, dict[str, Any]]) -> None:
     torch.manual_seed(11)
     model = torch.nn.Linear(8, 8)
     x = torch.randn(4, 8)

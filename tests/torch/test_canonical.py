@@ -384,3 +384,33 @@ def test_cpu_classes(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     with pytest.raises(Unsupported):
         cpu.choose("auto")
     assert cpu.read_features(str(tmp_path / "none")) == frozenset()
+
+
+def _function_of(backward: Callable[..., Any], differentiable: bool = True) -> Callable[..., Any]:
+    gradient = backward
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            ctx.save_for_backward(x)
+            second = x + 1
+            if not differentiable:
+                ctx.mark_non_differentiable(second)
+            return x * x, second
+
+        @staticmethod
+        def backward(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return gradient(first, *ctx.saved_tensors)
+
+    return lambda x: sum(Function.apply(x))
+
+
+def test_a_users_autograd_function_is_what_its_two_graphs_are() -> None:
+    x = X.clone().requires_grad_()
+    double = captured(_function_of(lambda g, x: g * 2 * x), x).text
+    assert captured(_function_of(lambda gradient, y: gradient * 2 * y), x).text == double
+    others = [
+        captured(_function_of(lambda g, x: g * 3 * x), x).text,
+        captured(_function_of(lambda g, x: g * 2 * x, differentiable=False), x).text,
+    ]
+    assert len({double, *others}) == 3
