@@ -82,9 +82,9 @@ class RocksDb final : public KeyValueDb {
         read_only ? present(descriptors(options), options.db) : descriptors(options);
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
     rocksdb::DB* db = nullptr;
-    const auto s =
-        read_only ? rocksdb::DB::OpenForReadOnly(options.db, options_.dir, families, &handles, &db)
-                  : rocksdb::DB::Open(options.db, options_.dir, families, &handles, &db);
+    auto s = read_only
+                 ? rocksdb::DB::OpenForReadOnly(options.db, options_.dir, families, &handles, &db)
+                 : rocksdb::DB::Open(options.db, options_.dir, families, &handles, &db);
     if (!s.ok()) return s;
     db_.reset(db);
     for (auto* handle : handles) {
