@@ -59,7 +59,8 @@ constexpr SettingSpec kTable[] = {
     {"cpu_class", T::kChoice, "auto", "auto|x86-64-v3|x86-64-v4", false, "shim",
      "The CPU class that compiled kernels are built for."},
     {"bucketing", T::kChoice, "auto", "auto|on|off", false, "shim",
-     "Run graphs with open sizes on a few padded ones. auto: for static_backends; on: for inductor, "
+     "Run graphs with open sizes on a few padded ones. auto: for static_backends; on: for "
+     "inductor, "
      "too."},
     {"static_backends", T::kString, "neuron", "", false, "shim",
      "Names of the backends, separated by commas, that compile graphs of fixed sizes only."},
@@ -72,7 +73,8 @@ constexpr SettingSpec kTable[] = {
      "Name of this run of a distributed program, equal on all its ranks: they have one plan of "
      "buckets. Unset: torchrun's or Slurm's."},
     {"verify", T::kChoice, "first", "off|first|sample", false, "shim",
-     "Compare padded with exact results on the user's data. first: a bucket's first call, where the "
+     "Compare padded with exact results on the user's data. first: a bucket's first call, where "
+     "the "
      "plan has operators that are not proven yet; sample: some calls of all."},
     {"padded_random", T::kChoice, "strict", "strict|statistical", false, "shim",
      "Whether graphs that draw random numbers of padded sizes may be padded: the numbers are then "
