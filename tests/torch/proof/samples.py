@@ -64,14 +64,19 @@ class Call:
         return call
 
     def grown(self, sizes: Sequence[tuple[Group, int]]) -> list[torch.Tensor]:
-        """The tensors with each group at a size: elements are repeated, so that their values stay in their range."""
+        """The tensors with each group at a size: elements are repeated, so that their values stay in their range. Floats
+        shrink a little with each repetition: which of two equal ones is picked is nobody's to say."""
         tensors = list(self.tensors)
         for group, size in sizes:
             for tensor, dim in group.places:
                 old = tensors[tensor]
                 if old.shape[dim] != size:
-                    index = torch.arange(size) % old.shape[dim]
-                    tensors[tensor] = old.detach().index_select(dim, index).requires_grad_(old.requires_grad)
+                    index = torch.arange(size)
+                    new = old.detach().index_select(dim, index % old.shape[dim])
+                    if new.dtype.is_floating_point:
+                        times = (index // old.shape[dim]).to(new.dtype)
+                        new = new * (1 - times / 64).view([-1 if one == dim else 1 for one in range(new.dim())])
+                    tensors[tensor] = new.requires_grad_(old.requires_grad)
         return tensors
 
     def works(self, sizes: Sequence[tuple[Group, int]]) -> bool:
