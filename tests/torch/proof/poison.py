@@ -210,9 +210,11 @@ class Claim:
     def poison(self, value: torch.Tensor, poison: Poison) -> torch.Tensor:
         if self.uniform is not None:
             return value
+        bad = value
         for state, mask in self.masks:
-            value = torch.where(mask, poison.of(state, value.shape, value.dtype), value)
-        return value
+            bad = torch.where(mask, poison.of(state, value.shape, value.dtype), bad)
+        # With the strides of the value: some operators are particular about them.
+        return bad if bad is value else value.clone().copy_(bad)
 
 
 def _strength(entry: tuple[Any, torch.Tensor]) -> int:
