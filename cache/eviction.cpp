@@ -250,12 +250,18 @@ bool EvictionQueue::held(const ActionKey& key) const {
 void EvictionQueue::set_quotas(std::map<std::string, std::uint64_t> quotas) {
   state_->quotas = std::move(quotas);
   state_->limited.clear();
-  for (auto& [name, space] : state_->spaces) {
-    const auto quota = state_->quotas.find(name);
+  for (auto it = state_->spaces.begin(); it != state_->spaces.end();) {
+    Space& space = it->second;
+    const auto quota = state_->quotas.find(space.name);
     space.quota.reset();
-    if (quota == state_->quotas.end()) continue;
-    space.quota = quota->second;
-    state_->limited.insert(&space);
+    if (quota != state_->quotas.end()) {
+      space.quota = quota->second;
+      state_->limited.insert(&space);
+    } else if (space.items == 0) {
+      it = state_->spaces.erase(it);  // only its quota has kept it, and its age
+      continue;
+    }
+    ++it;
   }
 }
 
