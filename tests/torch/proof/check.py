@@ -197,7 +197,10 @@ def prove(
         if not traced.allows(*sample):
             verdict.notes.append(f"sizes {number}: the guards of the trace do not hold")
             continue
-        plain = run(function, sample, gradients)
+        try:
+            plain = run(function, sample, gradients)
+        except Exception as error:
+            return Verdict("skipped", f"fails in eager mode: {type(error).__name__}: {_first_line(error)}")
         for mode, choose in [runs[number % len(runs)]] if alternate else runs:
             policy.inputs, policy.choose = mode, choose
             policy.options.seed += 1

@@ -149,6 +149,8 @@ class Pair:
             outputs,
             list(out.meta.get("desc") or [None] * len(outputs)),
         )
+        if any(name[0] != "s" for name in half.graph.symbols.ids.values()):
+            raise Unsupported("a size is known only at run time")
         if role != "backward":
             # Bases of views as well: AOTAutograd makes the views anew, from the strides that it saw.
             export = half.graph.symbols.export
