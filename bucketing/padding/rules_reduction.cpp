@@ -273,8 +273,10 @@ Results variance(const Call& call) {
   const int64_t source = half ? p.cast(y.id, wide) : y.id;
   const int64_t average = divide_by_count(
       p, p.emit("aten.sum.dim_IntList", {Pass::ref(source), r.axes(), Arg{true}}), count);
-  Value centred = p.made(p.binary("aten.sub.Tensor", source, average),
-                         with_states(x.dims, finite_state), wide, State::finite());
+  Layout around = with_states(x.dims, finite_state);
+  for (const Place& place : places) around[place.dim][place.factor].state = State::anything();
+  Value centred = p.made(p.binary("aten.sub.Tensor", source, average), std::move(around), wide,
+                         State::finite());
   // Between the sums its padding is y's 0 less a mean.
   centred = p.masked(centred, places, int64_t{0}, false);
   const int64_t square = p.binary("aten.mul.Tensor", centred.id, centred.id);
