@@ -153,10 +153,18 @@ Results batch_norm(const Call& call) {
     refuse("a batch norm that changes its statistics in place");
   const auto weight = call.maybe_tensor(1);
   const auto bias = call.maybe_tensor(2);
-  const State out_state = finite_if(x.any().is_finite());
+  // Per channel: what is in the padding of a parameter or statistic gets into the result's.
+  bool finite = x.any().is_finite();
+  for (size_t k = 1; k <= (no_stats ? 2 : 4); ++k) {
+    const auto v = call.maybe_tensor(k);
+    if (!v) continue;
+    const bool statistic = k >= 3;
+    if (!(training && statistic)) finite &= v->any().is_finite() && !(statistic && v->padded());
+  }
+  const State out_state = finite_if(finite);
   const Layout dims = with_states(x.dims, [&](const State&) { return out_state; });
-  const auto stat = [&](size_t k, int64_t id) {
-    return p.result(id, p.fresh(call.sizes(k), State::finite()), call.type(k), State::finite());
+  const auto stat = [&](size_t k, int64_t id, const State& padding = State::finite()) {
+    return p.result(id, p.fresh(call.sizes(k), padding), call.type(k), State::finite());
   };
   Results out;
   if (!training) {
@@ -195,10 +203,13 @@ Results batch_norm(const Call& call) {
   if (functional) {
     const int64_t unbiased =
         w.mul(variance, w.div(p.truth(count), p.truth(p.pool().sub(count, p.num(1)))));
-    out.emplace_back(
-        stat(3, w.add(w.scaled(call.tensor(3).id, 1 - momentum), w.scaled(mean, momentum))));
-    out.emplace_back(
-        stat(4, w.add(w.scaled(call.tensor(4).id, 1 - momentum), w.scaled(unbiased, momentum))));
+    const auto moved = [&](size_t k, int64_t now) {
+      const Value was = call.tensor(k);
+      const int64_t id = w.add(w.scaled(was.id, 1 - momentum), w.scaled(now, momentum));
+      out.emplace_back(stat(k, id, finite_if(was.any().is_finite())));
+    };
+    moved(3, mean);
+    moved(4, unbiased);
   }
   return out;
 }

@@ -115,6 +115,11 @@ Results pointwise(const Call& call) {
       refuse(fmt::format("the argument {} varies with the sizes", name));
   }
   if (symbolic) op = with_tensor(op);
+  if (symbolic && call.name() == "clamp") {  // both bounds are tensors or none
+    for (size_t i = 1; i < args.size(); ++i) {
+      if (const auto s = call.scalar(i)) args[i] = Pass::ref(p.constant(*s, type.dtype));
+    }
+  }
 
   std::vector<Value*> tensors;
   for (Operand& o : operands) {
