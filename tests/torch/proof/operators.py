@@ -209,7 +209,7 @@ def prove(
                         gradients=not getattr(call, "no_gradients", False),
                         runs=check.QUICK_RUNS,
                         engine=engine,
-                        tied=not quick,
+                        tied=True,
                     )
                     core = is_core(call) if core is None else core
                 shapes = [list(one.shape) for one in call.tensors]
