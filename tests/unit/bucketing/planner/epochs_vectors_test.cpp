@@ -25,8 +25,10 @@ FamilyPlan random_family(Dice& dice, std::string name) {
   if (dice.below(3) == 0) {
     plan.axis.max = plan.axis.floor + static_cast<Size>(dice.between(0, 5000));
   }
-  SizeCounts ends =
-      dice.sizes(dice.below(10), static_cast<Size>(dice.below(2) == 0 ? 500 : 60'000), 1);
+  // One draw per statement: compilers evaluate a call's arguments in different orders.
+  const Size longest = dice.below(2) == 0 ? 500 : 60'000;
+  const auto count = dice.below(10);
+  SizeCounts ends = dice.sizes(count, longest, 1);
   for (const SizeCount& one : ends) {
     const auto end = plan.axis.up(one.size);
     if (end && (plan.buckets.empty() || *end > plan.buckets.back())) plan.buckets.push_back(*end);
