@@ -284,6 +284,20 @@ def compiled_autograd_active() -> bool:
     return bool(compiled_autograd.compiled_autograd_enabled or config.compiled_autograd)
 
 
+def run_frame_as_it_is() -> Any:
+    """What Dynamo's compilation of a frame returns for a call that is to run as plain Python, this time only."""
+    from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
+
+    # With fullgraph, Dynamo counts the frames that run compiled, and takes none for an error: this one is as it should be.
+    set_count = getattr(torch._C._dynamo.eval_frame, "set_fullgraph_compiled_frame_count", None)
+    if set_count is not None:
+        count = set_count(-1)
+        set_count(count + 1 if count >= 0 else count)
+    return ConvertFrameReturn(
+        frame_exec_strategy=FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP), apply_to_code=False
+    )
+
+
 def symbol_sources(shape_env: Any, symbol: Any) -> list[str]:
     """Names of the places of a frame's inputs that a symbol stands for."""
     return [source.name for source in shape_env.var_to_sources.get(symbol, ())]

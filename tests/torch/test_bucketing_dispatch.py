@@ -92,13 +92,41 @@ def test_a_user_who_wants_no_symbolic_kernels_gets_buckets() -> None:
         assert entries(plain) == 2
 
 
-def test_sizes_zero_and_one_have_entries_of_their_own() -> None:
+def shapes_with_small_sizes(count: int) -> list[tuple[int, int]]:
+    """Random ones, in which all combinations of sizes 0, 1 and more come early, late and often."""
+    numbers = random.Random(3)
+    first = [(1, 5), (4, 1), (1, 1), (0, 4), (3, 0), (0, 0), (1, 0), (0, 1), (1, 9), (9, 1)]
+    numbers.shuffle(first)
+    rest = [(numbers.choice([0, 1, 1, 2, 3, 5, 8]), numbers.choice([0, 1, 1, 2, 7, 9, 30])) for _ in range(count)]
+    return [*first, *rest][:count]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_sizes_zero_and_one_have_few_entries(dynamic: bool | None, fullgraph: bool) -> None:
+    backend, plain = StaticBackend(), make()
+    with bucketed(backend, strict=True) as name:
+        compiled = torch.compile(plain, backend=name, dynamic=dynamic, fullgraph=fullgraph)
+        with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+            for batch, length in shapes_with_small_sizes(200 if dynamic is None and not fullgraph else 40):
+                check(compiled, plain, batch, length)
+        assert entries(plain) <= 4
+        calls = backend.calls
+        check(compiled, plain, 1, 12)  # comes often: is compiled
+        assert backend.calls >= calls + 2
+        assert neuroncache.stats()["bypass_reasons"]["size_zero_or_one"] > 5
+
+
+def test_a_last_batch_of_one_makes_no_entry_until_it_comes_again() -> None:
     backend, plain = StaticBackend(), make()
     with bucketed(backend, strict=True) as name:
         compiled = torch.compile(plain, backend=name)
-        for batch, length in ((3, 5), (4, 7), (1, 5), (1, 9), (4, 1), (9, 1), (1, 1), (0, 4), (0, 9), (5, 8), (1, 12)):
+        for batch, length in ((4, 5), (4, 7), (1, 7)):
             check(compiled, plain, batch, length)
-        assert entries(plain) <= 6
+        assert entries(plain) == 2 and neuroncache.stats()["bypass_reasons"] == {"size_zero_or_one": 1}
+        for batch, length in ((4, 9), (1, 9), (1, 30)):
+            check(compiled, plain, batch, length)
+        assert entries(plain) == 3 and neuroncache.stats()["bypass_reasons"] == {"size_zero_or_one": 1}
 
 
 def test_forward_calls_may_come_before_their_backward_calls() -> None:

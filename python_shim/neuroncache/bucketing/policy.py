@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from neuroncache import config, log
+from neuroncache import compat, config, counters, log
+from neuroncache.bucketing.small import SmallSizes
 from neuroncache.client import default_client
 from neuroncache.errors import DaemonUnavailable, ProtocolError
 from neuroncache.locks import module_lock
@@ -38,6 +39,7 @@ class Frame:
         self.varies = False  # some size was seen to change: all may
         self.known: frozenset[str] = frozenset()  # families that varied in earlier runs
         self.asked = False
+        self.small = SmallSizes()
 
     def ask(self) -> None:
         """What earlier runs have seen, once."""
@@ -104,8 +106,17 @@ def install(convert_frame: Any) -> None:
             frame = _frame_for(args[0] if args else keywords["code"], compiler, keywords.get("export"))
         if frame is None:
             return original(*args, **keywords)
+        arguments = args[2] if len(args) > 2 else keywords.get("locals")
+        pattern = frame.small.pattern(arguments) if isinstance(arguments, dict) else frozenset()
+        if frame.small.as_python(pattern):
+            counters.bypass("size_zero_or_one")
+            log.debug("%s runs as it is once: %s", frame.label, ", ".join(sorted(pattern)))
+            return compat.run_frame_as_it_is()
         with _in_force(frame):
-            return original(*args, **keywords)
+            result = original(*args, **keywords)
+        if getattr(result, "guarded_code", None) is not None:
+            frame.small.made(pattern)
+        return result
 
     setattr(_compile_frame, _MARK, original)
     convert_frame._compile = _compile_frame
@@ -189,6 +200,7 @@ def _open_sizes(frame: Frame, name: str, value: torch.Tensor, entry: Any) -> Any
 
     if isinstance(value, torch.nn.Parameter) or "._buffers[" in name or "._parameters[" in name:
         return entry
+    frame.small.note(name, value)
     if not _compile.everything and not frame.varies and any(entry.is_size_dynamic(dim) for dim in range(value.dim())):
         frame.varies = True
         if _compile.static:
