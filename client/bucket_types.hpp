@@ -31,7 +31,8 @@ struct BucketJoint {
 struct BucketProgram {
   std::string program, label, digest;  // digest "" without a plan
   Millis seen_ms = 0;
-  std::uint64_t compile_ms = 0, epoch = 0, jobs = 0;  // compile_ms: of one artifact, 0 unknown
+  std::uint64_t epoch = 0, jobs = 0;
+  std::uint64_t compile_ms = 0, call_us = 0;  // of one artifact, of one call; 0: not known
   std::vector<BucketFamily> families;
   std::vector<BucketJoint> joints;
 };

@@ -73,6 +73,7 @@ std::vector<BucketProgram> bucket_programs(const bj::object& o) {
     program.label = json::text(p, "label");
     program.seen_ms = json::integer(p, "seen_ms");
     program.compile_ms = json::natural(p, "compile_ms");
+    program.call_us = json::natural(p, "call_us");
     program.epoch = json::natural(p, "epoch");
     program.digest = json::text(p, "digest");
     program.jobs = json::natural(p, "jobs");

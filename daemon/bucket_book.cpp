@@ -132,6 +132,7 @@ void BucketBook::observe(const Observation& seen) {
     program.head.compile_ms += *seen.compile_ms;
     ++program.head.builds;
   }
+  program.head.add_calls(seen.calls, seen.calls_us);
   for (auto& [id, pin] : program.pins) {
     if (pin.job == seen.job) pin.used_ms = program.head.seen_ms;  // its job is alive
   }

@@ -34,6 +34,7 @@ struct Observation {
   std::vector<std::pair<std::string, buckets::SizeCounts>> families;
   std::vector<SeenPairs> pairs;  // first < second
   std::optional<std::uint64_t> compile_ms;
+  std::uint64_t calls = 0, calls_us = 0;  // timed calls, and what they took together
 };
 
 struct PlanRequest {

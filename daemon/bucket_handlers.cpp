@@ -47,6 +47,7 @@ js::object program_json(const ProgramView& view) {
           {"label", view.head.label},
           {"seen_ms", view.head.seen_ms},
           {"compile_ms", view.head.usual_compile_ms()},
+          {"call_us", view.head.usual_call_us()},
           {"epoch", view.plan ? view.plan->epoch : 0},
           {"digest", view.plan ? js::value(view.plan->digest().hex()) : js::value(nullptr)},
           {"jobs", view.jobs},

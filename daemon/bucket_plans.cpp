@@ -22,7 +22,7 @@ buckets::ProgramAsk BucketBook::ask_of(const PlanRequest& request) {
   ask.cost = request.cost;
   ask.limits = request.limits;
   ask.max_artifacts = request.max_artifacts;
-  ask.compile_ms = program.head.usual_compile_ms();
+  ask.measured = {program.head.usual_compile_ms(), program.head.usual_call_us()};
   const auto now_used = program.epochs.find(request.after);
   for (const PlanRequest::Family& wanted : request.families) {
     buckets::FamilyAsk family;

@@ -117,12 +117,24 @@ std::optional<RecordName> read_name(std::string_view key) {
   return named ? std::optional(name) : std::nullopt;
 }
 
+void ProgramHead::add_calls(std::uint64_t count, std::uint64_t us) {
+  constexpr std::uint64_t kRemembered = 1ULL << 20;
+  calls += count;
+  calls_us += us;
+  while (calls > kRemembered || calls_us > kRemembered << 30) {
+    calls /= 2;
+    calls_us /= 2;
+  }
+}
+
 std::string ProgramHead::encode() const {
   return js::serialize(js::object{{"v", kVersion},
                                   {"label", label},
                                   {"seen_ms", seen_ms},
                                   {"compile_ms", compile_ms},
-                                  {"builds", builds}});
+                                  {"builds", builds},
+                                  {"calls", calls},
+                                  {"calls_us", calls_us}});
 }
 
 std::optional<ProgramHead> ProgramHead::decode(std::string_view text) {
@@ -135,7 +147,9 @@ std::optional<ProgramHead> ProgramHead::decode(std::string_view text) {
       .text("label", head.label)
       .integer("seen_ms", head.seen_ms, 0, JsonFields::kMaxInteger)
       .integer("compile_ms", head.compile_ms, 0, JsonFields::kMaxInteger)
-      .integer("builds", head.builds, 0, JsonFields::kMaxInteger);
+      .integer("builds", head.builds, 0, JsonFields::kMaxInteger)
+      .integer("calls", head.calls, 0, JsonFields::kMaxInteger)
+      .integer("calls_us", head.calls_us, 0, JsonFields::kMaxInteger);
   if (!fields.done().ok() || version != kVersion) return std::nullopt;
   return head;
 }

@@ -41,8 +41,12 @@ struct ProgramHead {
   Millis seen_ms = 0;
   std::uint64_t compile_ms = 0;  // of all builds that were told
   std::uint64_t builds = 0;
+  std::uint64_t calls = 0;  // timed ones, the last million or so, and what they took together
+  std::uint64_t calls_us = 0;
 
   std::uint64_t usual_compile_ms() const { return builds == 0 ? 0 : compile_ms / builds; }
+  std::uint64_t usual_call_us() const { return calls == 0 ? 0 : calls_us / calls; }
+  void add_calls(std::uint64_t count, std::uint64_t us);
   std::string encode() const;
   static std::optional<ProgramHead> decode(std::string_view text);
 };

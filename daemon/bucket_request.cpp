@@ -235,6 +235,7 @@ Result<Observation> read_observation(std::string_view body) {
     fields.integer("compile_ms", compile_ms, 0, kMaxCompile);
     out.compile_ms = compile_ms;
   }
+  fields.integer("calls", out.calls, 0, kMaxCount).integer("calls_us", out.calls_us, 0, kMaxTime);
   NC_TRY(fields.done());
   return out;
 }

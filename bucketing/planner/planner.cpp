@@ -114,13 +114,22 @@ History History::of(const SizeHistogram& histogram) {
           histogram.empty()};
 }
 
-Wide build_price(const CostModel& cost, Wide unpadded, std::uint64_t compile_ms) {
+Wide build_price(const CostModel& cost, Wide unpadded, Wide calls, const Measured& measured) {
   constexpr std::uint64_t kMinute = 60'000;
   constexpr std::uint64_t kLongest = 7 * 24 * 60 * kMinute;
-  compile_ms = std::min(compile_ms == 0 ? kMinute : compile_ms, kLongest);
+  constexpr std::uint64_t kLongestCall = 1ULL << 40;
+  const std::uint64_t compile_ms =
+      std::min(measured.compile_ms == 0 ? kMinute : measured.compile_ms, kLongest);
+  const Wide tenth = static_cast<Wide>(compile_ms) * 1000 / 10 * SizeHistogram::kUnit;
   Wide price = 0;
   if (cost.is_time()) {
-    price = static_cast<Wide>(compile_ms) * 1000 / 10 * SizeHistogram::kUnit;
+    price = tenth;
+  } else if (measured.call_us > 0 && calls > 0) {
+    // unpadded / (calls * call_us) units are a microsecond; in doubles, as the product can be large.
+    const double each = static_cast<double>(std::min(measured.call_us, kLongestCall));
+    const double units = static_cast<double>(unpadded) / (static_cast<double>(calls) * each);
+    price = static_cast<Wide>(
+        std::min(static_cast<double>(tenth) * units, static_cast<double>(unpadded)));
   } else {
     const std::uint64_t sixteenths = std::clamp<std::uint64_t>(compile_ms * 16 / kMinute, 1, 256);
     price = unpadded / 16'000 * static_cast<Wide>(sixteenths);
@@ -145,7 +154,7 @@ std::optional<double> PaddingCost::waste() const {
 }
 
 Planned plan_family(const std::string& family, const History& history, const Axis& axis,
-                    const CostModel& cost, const Limits& limits, std::uint64_t compile_ms,
+                    const CostModel& cost, const Limits& limits, const Measured& measured,
                     const FamilyPlan* in_force) {
   Planned out;
   out.plan.family = family;
@@ -167,7 +176,7 @@ Planned plan_family(const std::string& family, const History& history, const Axi
   const auto candidates = candidates_of(spread, axis, cost, used);
   Wide unpadded = 0;
   for (const SizeCount& one : sizes) unpadded += static_cast<Wide>(cost.at(one.size)) * one.count;
-  const Wide fresh = build_price(cost, unpadded, compile_ms);
+  const Wide fresh = build_price(cost, unpadded, static_cast<Wide>(total(sizes)), measured);
   const Prices prices{fresh, fresh / kResidentShare};
   const Choice choice = choose(candidates, prices, limits, most);
   Wide price = 0;

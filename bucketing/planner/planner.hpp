@@ -42,16 +42,23 @@ struct Planned {
   bool kept = false;  // it is the plan in force
 };
 
-// `compile_ms`: what building one artifact takes; 0: not known, a minute is assumed. `in_force` may
-// be null.
+// What was measured of a program; 0: not known.
+struct Measured {
+  std::uint64_t compile_ms = 0;  // what building one artifact takes; unknown: a minute is assumed
+  std::uint64_t call_us = 0;     // what one call takes
+};
+
+// `in_force` may be null.
 Planned plan_family(const std::string& family, const History& history, const Axis& axis,
-                    const CostModel& cost, const Limits& limits, std::uint64_t compile_ms,
+                    const CostModel& cost, const Limits& limits, const Measured& measured,
                     const FamilyPlan* in_force);
 
-// The price of building an artifact in units of weight x cost. With measured times: a tenth of the
-// build's own time (a host that compiles costs about a tenth of one that trains). Else a thousandth
-// of the history's unpadded cost per minute of building, between 1/16 and 16 times that.
-Wide build_price(const CostModel& cost, Wide unpadded, std::uint64_t compile_ms);
+// The price of building an artifact in units of weight x cost. Where times are known (costs that
+// are times; or the time of a call, which `calls` of them and `unpadded` turn into a cost): a tenth
+// of the build's own time (a host that compiles costs about a tenth of one that trains). Else a
+// thousandth of the history's unpadded cost per minute of building, between 1/16 and 16 times that.
+// `calls`: the weight of the history.
+Wide build_price(const CostModel& cost, Wide unpadded, Wide calls, const Measured& measured);
 
 // What the sizes cost unpadded and padded. Sizes of 0 and those without a bucket are left out.
 struct PaddingCost {

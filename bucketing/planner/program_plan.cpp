@@ -50,12 +50,13 @@ Wide grid_cost(const std::vector<Cell>& cells, const FamilyPlan& first, const Fa
 Rectangles better_together(const JointAsk& ask, const FamilyPlan& first, const FamilyPlan& second,
                            const ProgramAsk& program) {
   std::vector<Cell> cells;
-  Wide elements = 0;
+  Wide elements = 0, calls = 0;
   for (const Cell& cell : ask.cells) {
     const auto [a, b] = cell.key;
     if (a == 0 || b == 0 || !first.axis.up(a) || !second.axis.up(b)) continue;
     cells.push_back(cell);
     elements += static_cast<Wide>(a) * b * static_cast<Wide>(cell.count);
+    calls += static_cast<Wide>(cell.count);
   }
   if (cells.empty() || !first.varies || !second.varies) return {};
   const auto first_sides = sides(cells, 0, first.axis);
@@ -65,7 +66,7 @@ Rectangles better_together(const JointAsk& ask, const FamilyPlan& first, const F
     cell.key = {side_of(first_sides, cell.key[0]), side_of(second_sides, cell.key[1])};
   }
   std::sort(rounded.begin(), rounded.end());
-  const Wide price = build_price(CostModel::linear(), elements, program.compile_ms);
+  const Wide price = build_price(CostModel::linear(), elements, calls, program.measured);
   const std::size_t most = std::min<std::uint64_t>(
       {first.buckets.size() * second.buckets.size(), program.max_artifacts, Plan::kMaxRectangles});
   Rectangles rectangles = plan_joint(rounded, first_sides, second_sides, price, most);
@@ -101,7 +102,7 @@ class Planning {
     Limits limits = ask_.limits;
     limits.max_buckets = most_[i];
     Planned planned = plan_family(family.family, family.history, family.axis, ask_.cost, limits,
-                                  ask_.compile_ms, family.in_force ? &*family.in_force : nullptr);
+                                  ask_.measured, family.in_force ? &*family.in_force : nullptr);
     out_.plan.families[i] = std::move(planned.plan);
     if (!planned.waste_met) out_.waste_met = false;
   }

@@ -32,7 +32,7 @@ struct ProgramAsk {
   CostModel cost = CostModel::linear();
   Limits limits;
   std::uint64_t max_artifacts = 1024;
-  std::uint64_t compile_ms = 0;  // 0: not known
+  Measured measured;
 };
 
 struct ProgramPlan {

@@ -68,6 +68,7 @@ bj::object program_json(const BucketProgram& program) {
           {"label", program.label},
           {"seen_ms", program.seen_ms},
           {"compile_ms", program.compile_ms},
+          {"call_us", program.call_us},
           {"epoch", program.epoch},
           {"digest", program.digest.empty() ? bj::value(nullptr) : bj::value(program.digest)},
           {"jobs", program.jobs},

@@ -284,6 +284,12 @@ def compiled_autograd_active() -> bool:
     return bool(compiled_autograd.compiled_autograd_enabled or config.compiled_autograd)
 
 
+def synchronize(device: torch.device) -> None:
+    """Waits until a device has done what it was given; a CPU has."""
+    if device.type != "cpu" and torch.accelerator.is_available():
+        torch.accelerator.synchronize(device)
+
+
 def run_frame_as_it_is() -> Any:
     """What Dynamo's compilation of a frame returns for a call that is to run as plain Python, this time only."""
     from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy

@@ -45,6 +45,11 @@ def count(name: str, number: int = 1, *, kind: str | None = None) -> None:
             per_kind[name] = per_kind.get(name, 0) + number
 
 
+def value(name: str) -> int:
+    """A counter as it is now."""
+    return _counts[name]
+
+
 def bypass(reason: str, *, kind: str | None = None) -> None:
     count("bypasses", kind=kind)
     with _lock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from conftest import Daemon, Programs
 
@@ -61,6 +63,27 @@ def test_a_second_job_starts_with_what_the_first_one_learned(planning: Daemon, p
     # The batch never varied and is a constant; the length has buckets of what was seen, not powers of two.
     used = [tuple(bucket.values()) for bucket in second["buckets"]]
     assert used and all(len(bucket) == 1 and bucket[0] in (5, 17, 18, 19, 20, 21) for bucket in used)
+
+
+def test_sizes_that_hang_together_are_planned_together(planning: Daemon, programs: Programs) -> None:
+    """Batches of about as many tokens each: a long one has few rows. Buckets of each size alone would waste a lot."""
+    program = PROGRAM.replace("for length in", "for batch, length in").replace("randn(6, ", "randn(batch, ")
+    program = program.replace('backend="neuron")', 'backend="neuron", dynamic=True)')
+    program = program.replace('"epochs":', '"joint": [list(plan.joints.values()) for plan in plans], "epochs":')
+    program = program.replace(
+        "    print(json", "    plans = [one.chooser.plan for one in dispatch.everyone]\n    print(json"
+    )
+    numbers = random.Random(1)
+    shapes = [[max(2, 192 // length), length] for length in (numbers.randint(3, 64) for _ in range(30))]
+    first = programs.run(program.replace("plan.joints", "{}"), str(shapes), env={"NEURONCACHE_MAX_BUCKETS": "4"}).value
+    assert first["stats"]["errors"] == 0
+    second = programs.run(program, str(shapes[:6]), env={"NEURONCACHE_MAX_BUCKETS": "4"}).value
+    ((rectangles,),) = second["joint"]
+    used = [list(bucket.values()) for bucket in second["buckets"]]
+    assert len(used) == len({tuple(shape) for shape in shapes[:6]}) and all(bucket in rectangles for bucket in used)
+    # Known times make a price: what a program takes to build and to run is told.
+    (known,) = planning.client()._control("GET", "/v1/buckets", None)["programs"]
+    assert known["compile_ms"] > 0 and known["call_us"] > 0
 
 
 def test_a_plan_in_quarantine_is_used_by_nobody(planning: Daemon, programs: Programs) -> None:

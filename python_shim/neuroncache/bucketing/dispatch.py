@@ -267,6 +267,16 @@ class Dispatcher:
             self._memo = {}
         self.mark.impose(reason)
 
+    def units(self) -> list[Unit]:
+        with self._lock:
+            return list(self._units.values())
+
+    def untold_builds(self) -> list[Unit]:
+        """Padded graphs whose building time the daemon does not know."""
+        return [
+            unit for unit in self.units() if unit.built_ms > 0 and not unit.built_told and not unit.exact and unit.ready
+        ]
+
     # -- figures ----------------------------------------------------------------------------------------------------
 
     def records(self) -> list[Record]:

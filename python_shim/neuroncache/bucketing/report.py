@@ -31,6 +31,9 @@ FIRST_REPLAN = (
     32  # calls of one graph until its buckets are planned from what this process saw; then twice as many, and so on
 )
 
+_MOST_US, _MOST_MS = 2**40 - 1, 7 * 24 * 3_600_000  # what the daemon takes
+_MOST_POINTS = 1024
+
 _lock = module_lock()
 _sending = module_lock()
 _pid = 0
@@ -113,10 +116,18 @@ def _families(dispatcher: Dispatcher) -> list[str]:
     return sorted({chooser.family(name) for name in padded})
 
 
+def _joint(families: list[str]) -> list[tuple[str, str]]:
+    """The families that are planned in pairs: by their order, which is that of the inputs and of their dimensions."""
+    return list(zip(families[0::2], families[1::2], strict=False))
+
+
 def _send_one(dispatcher: Dispatcher) -> None:
     """All places that a size stands for are reported: at the next start each is known by its own name."""
     sizes: dict[str, dict[int, int]] = {}
     told = []
+    timed, took = 0, 0.0
+    pairs: dict[tuple[str, str], dict[tuple[int, int], int]] = {pair: {} for pair in _joint(_families(dispatcher))}
+    leaders = {dispatcher.chooser.family(name): name for name in dispatcher.chooser.symbols}
     for record in dispatcher.records():
         calls = record.calls
         fresh = calls - record.reported
@@ -127,18 +138,60 @@ def _send_one(dispatcher: Dispatcher) -> None:
             for family in dispatcher.chooser.families[name]:
                 counts = sizes.setdefault(family, {})
                 counts[size] = counts.get(size, 0) + fresh
+        for (first, second), cells in pairs.items():
+            both = record.sizes[leaders[first]], record.sizes[leaders[second]]
+            cells[both] = cells.get(both, 0) + fresh
+        if (each := record.unit.call_us) > 0 and not record.unit.exact:
+            timed, took = timed + fresh, took + fresh * each
     if not told or not dispatcher.program:
         return
     families = [
         {"family": family, "sizes": [[size, count] for size, count in sorted(counts.items())]}
         for family, counts in sorted(sizes.items())
     ]
+    seen: dict[str, Any] = {
+        "program": dispatcher.program,
+        "job": job(),
+        "families": families,
+        "label": dispatcher.label,
+    }
+    if pairs:
+        seen["joint"] = [
+            {
+                "families": list(pair),
+                "sizes": [[first, second, count] for (first, second), count in sorted(cells.items())],
+            }
+            for pair, cells in pairs.items()
+        ]
+    if timed:
+        seen |= {"calls": timed, "calls_us": min(int(took) + 1, _MOST_US)}
+    if built := dispatcher.untold_builds():
+        seen["compile_ms"] = min(int(sum(unit.built_ms for unit in built) / len(built)) + 1, _MOST_MS)
     with contextlib.suppress(DaemonUnavailable, ProtocolError):
-        default_client().buckets_observe(
-            {"program": dispatcher.program, "job": job(), "families": families, "label": dispatcher.label}
-        )
+        default_client().buckets_observe(seen)
         for record, calls in told:
             record.reported = calls
+        for unit in built:
+            unit.built_told = True
+
+
+def _cost(dispatcher: Dispatcher) -> list[list[int]] | None:
+    """What a call takes by its size, as measured; None where more than one size varies, or too little is known."""
+    chooser = dispatcher.chooser
+    leaders = {name for name in chooser.symbols if chooser.leaders[name] == name}
+    if len(leaders) != 1 or not leaders <= chooser.padded:
+        return None
+    (leader,) = leaders
+    points = {unit.buckets[leader]: unit.call_us for unit in dispatcher.units() if not unit.exact and unit.call_us > 0}
+    points.pop(0, None)
+    if len(points) < 2:
+        return None
+    # Below the smallest bucket the planner takes the time to be that of the smallest: the line through the others says more.
+    mean_size, mean_us = sum(points) / len(points), sum(points.values()) / len(points)
+    spread = sum((size - mean_size) ** 2 for size in points)
+    slope = max(0.0, sum((size - mean_size) * (us - mean_us) for size, us in points.items()) / spread)
+    points.setdefault(1, min(max(mean_us - slope * (mean_size - 1), 0.0), *points.values()))
+    return [[size, min(int(us) + 1, _MOST_US)] for size, us in sorted(points.items())][-_MOST_POINTS:]
 
 
 def _replan(dispatcher: Dispatcher) -> None:
@@ -187,6 +240,10 @@ def _ask(dispatcher: Dispatcher, after: int) -> None:
         "max_buckets": config.get("max_buckets"),
         "after": after,
     }
+    if pairs := _joint(families):
+        request["joint"] = [list(pair) for pair in pairs]
+    if cost := _cost(dispatcher):
+        request["cost"] = {"table": cost}
     if (waste := config.get("max_waste")) > 0:
         request["max_waste"] = waste
     try:

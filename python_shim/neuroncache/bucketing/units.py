@@ -48,6 +48,9 @@ def _device(document: dict[str, Any]) -> torch.device:
 class Unit:
     """The two graphs of a bucket vector, compiled when they are first needed. Threads may share one."""
 
+    built_ms = 0.0  # what compiling them took; 0: they were in the store
+    built_told = False  # the daemon knows
+
     def __init__(self, pair: Pair, inner: Inner, buckets: Mapping[str, int], exact: bool) -> None:
         self.pair = pair
         self.inner = inner
@@ -60,6 +63,7 @@ class Unit:
         self._lock = threading.Lock()
 
     @property
+        self._took: dict[str, float] = {}  # microseconds by role
     def ready(self) -> bool:
         """Whether a call would not have to wait for the compiler."""
         roles = 1 if self.pair.captured.inference else 2
@@ -83,6 +87,7 @@ class Unit:
         started = time.monotonic()
         kind = "inference" if role == "forward" and self.pair.captured.inference else role
         try:
+        builds = counters.value("builds")
             with torch.no_grad(), compat.no_tracing():
                 graph = self.pair.plan(role, self.exact).instantiate(self.buckets)
                 function = self.inner.compile(graph, inputs, kind)
@@ -98,11 +103,24 @@ class Unit:
             log.logger.debug("neuroncache: cause of the above", exc_info=True)
             self.interpreted = True
             return self.interpreter(role)
-        counters.seconds("bucket", time.monotonic() - started)
+        seconds = time.monotonic() - started
+        counters.seconds("bucket", seconds)
+        if self.inner.static_only or counters.value("builds") > builds:
+            self.built_ms += 1000 * seconds
         return function
 
     def interpreter(self, role: str) -> Function:
         """The graph operator by operator."""
+    def took(self, role: str, us: float) -> None:
+        """Notes the time of a call; the shortest is the one that nothing else disturbed."""
+        self._took[role] = min(us, self._took.get(role, us))
+
+    @property
+    def call_us(self) -> float:
+        """What a call takes, forward and backward together; 0: not known."""
+        roles = 1 if self.pair.captured.inference else 2
+        return sum(self._took.values()) if len(self._took) == roles and not self.interpreted else 0.0
+
         plan = self.pair.plan(role, self.exact)
         tensors = len(plan.tensor_inputs)
 

@@ -151,7 +151,7 @@ def test_what_was_seen_and_pinned_survives_a_restart_and_a_kill(home: Home) -> N
     daemon = home.start()
     client = home.client()
     counts = trace("opennmt-ende")
-    observe(client, {"seq": counts}, compile_ms=1500, label="train.py: forward")
+    observe(client, {"seq": counts}, compile_ms=1500, calls=4, calls_us=900, label="train.py: forward")
     before = plan(client, "one", {"family": "seq", "tile": 8}, max_buckets=6)
     end(daemon)
     daemon = home.start()
@@ -159,6 +159,7 @@ def test_what_was_seen_and_pinned_survives_a_restart_and_a_kill(home: Home) -> N
     assert plan(client, "one", {"family": "seq", "tile": 8}, max_buckets=6) == before
     program = client.call("GET", "/v1/buckets").json["programs"][0]
     assert program["label"] == "train.py: forward" and program["compile_ms"] == 1500
+    assert program["call_us"] == 225
     assert program["families"][0]["calls"] == sum(count for _, count in counts)
     observe(client, {"seq": [[5, 7]]})
     pinned = plan(client, "two", {"family": "seq", "tile": 8}, max_buckets=3)  # on disk before it is answered

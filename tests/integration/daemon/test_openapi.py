@@ -158,6 +158,7 @@ def test_every_request_fits_the_document(home: Home) -> None:
     sizes = [{"family": "seq", "sizes": [[5, 2], [9, 1]]}, {"family": "batch", "sizes": [[1, 3], [4, 4]]}]
     pairs = [{"families": ["batch", "seq"], "sizes": [[1, 5, 1], [4, 9, 2]]}]
     seen = {"program": program, "job": "j", "families": sizes, "joint": pairs, "compile_ms": 5, "label": "l"}
+    seen |= {"calls": 3, "calls_us": 900}
     call("POST", "/v1/buckets/observe", seen)
     call("POST", "/v1/buckets/observe", {}, fits=False)
     wanted = [{"family": "seq", "tile": 8, "floor": 8, "max": 64, "seen": [[7, 1]]}, {"family": "batch"}]

@@ -50,6 +50,8 @@ TEST(BucketBook, IsTheSameAfterARestart) {
     seen.pairs.push_back({"batch", "seq", {{{2, 100}, 3}}});
     seen.label = "train";
     seen.compile_ms = 100 + day;
+    seen.calls = 1ULL << 19;
+    seen.calls_us = seen.calls * 300;
     box.book.observe(seen);
     ASSERT_TRUE(box.book.write().ok());
     box.clock.advance(kDay);
@@ -60,6 +62,8 @@ TEST(BucketBook, IsTheSameAfterARestart) {
   const auto before = box.book.programs({}).at(0);
   const auto after = again->programs({}).at(0);
   EXPECT_EQ(after.head.encode(), before.head.encode());
+  EXPECT_EQ(after.head.usual_call_us(), 300U);
+  EXPECT_LE(after.head.calls, 1ULL << 20);
   EXPECT_EQ(after.plan, before.plan);
   ASSERT_EQ(after.families.size(), 1U);
   EXPECT_EQ(after.families[0].calls, before.families[0].calls);

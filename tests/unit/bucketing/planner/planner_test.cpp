@@ -17,7 +17,7 @@ History history_of(const SizeCounts& counts) {
 
 Planned plan(const History& history, const Axis& axis, const Limits& limits = {},
              const FamilyPlan* in_force = nullptr, std::uint64_t compile_ms = 0) {
-  return plan_family("seq", history, axis, CostModel::linear(), limits, compile_ms, in_force);
+  return plan_family("seq", history, axis, CostModel::linear(), limits, {compile_ms, 0}, in_force);
 }
 
 TEST(Planner, WithoutHistoryTheLadderServes) {
@@ -107,7 +107,7 @@ TEST(Planner, DearArtifactsGiveFewerBuckets) {
 TEST(Planner, MeasuredTimesDecideWhatIsPadded) {
   const auto history = history_of({{100, 10'000}, {200, 10'000}, {1000, 10'000}});
   const auto flat = CostModel::measured({{256, 5000}, {1024, 20'000}}).value();
-  const auto planned = plan_family("seq", history, {1, 1, 0}, flat, {8, {}}, 60'000, nullptr);
+  const auto planned = plan_family("seq", history, {1, 1, 0}, flat, {8, {}}, {60'000, 0}, nullptr);
   // Below 256 a call takes as long as at 256: one bucket serves both.
   EXPECT_EQ(planned.plan.buckets.size(), 2U);
   EXPECT_EQ(planned.plan.bucket(100), planned.plan.bucket(200));
@@ -139,6 +139,32 @@ TEST(Planner, WhatIsBuiltIsUsedAgain) {
   FamilyPlan before{"seq", {1, 1, 0}, {92, 192, 292, 900}, 3, 2, true};
   const auto planned = plan(history, {1, 1, 0}, {4, {}}, &before, 16 * 60'000);
   EXPECT_EQ(planned.plan.buckets, before.buckets);
+}
+
+// Artifacts have to earn their price in the time of the calls that are remembered.
+TEST(Planner, SlowCallsAreWorthMoreArtifactsThanQuickOnes) {
+  const auto history = history_of(test::read_trace("opennmt-ende").all);
+  const auto buckets = [&](std::uint64_t compile_ms, std::uint64_t call_us) {
+    const auto planned = plan_family("seq", history, {8, 8, 0}, CostModel::linear(), {256, {}},
+                                     {compile_ms, call_us}, nullptr);
+    return planned.plan.buckets.size();
+  };
+  EXPECT_LT(buckets(60'000, 1'000), buckets(60'000, 1'000'000));
+  EXPECT_LT(buckets(600'000, 20'000), buckets(6'000, 20'000));
+  EXPECT_EQ(buckets(6'000, 2'000), buckets(600'000, 200'000));  // only the ratio counts
+  EXPECT_LE(buckets(UINT64_MAX, 1), buckets(1, UINT64_MAX));
+}
+
+// The price from the mean time of a call is that of the same times given size by size.
+TEST(Planner, AMeanTimePricesAsATableDoes) {
+  const SizeCounts sizes{{100, 1000}, {300, 1000}};
+  const auto table = *CostModel::measured({{100, 1'000}, {300, 3'000}});
+  const auto weight = static_cast<Wide>(total(sizes)) * SizeHistogram::kUnit;
+  const Wide in_us = weight / 2 * (1'000 + 3'000), in_sizes = weight / 2 * (100 + 300);
+  const Wide by_table = build_price(table, in_us, weight, {500, 0});
+  const Wide by_mean = build_price(CostModel::linear(), in_sizes, weight, {500, 2'000});
+  EXPECT_GT(by_mean, 0);
+  EXPECT_EQ(by_table / 10, by_mean);
 }
 
 TEST(Planner, LimitsOutweighThePlanInForce) {

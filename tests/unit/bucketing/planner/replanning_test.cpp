@@ -49,7 +49,7 @@ TEST_P(Replanning, CostsNoMoreThanPowersOfTwoOrLearningOnce) {
       const double share = known.price * kWindows / 8;
       const auto compile_ms = static_cast<std::uint64_t>(share * 1000 * 60'000);
       const Planned planned = plan_family("seq", History::of(histogram), axis, CostModel::linear(),
-                                          {256, {}}, compile_ms, &plan);
+                                          {256, {}}, {compile_ms, 0}, &plan);
       if (!planned.kept) {
         ++changes;
         plan = planned.plan;

@@ -1,0 +1,93 @@
+"""What a process tells the daemon of its calls, and what it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from bucketing_tools import StaticBackend, bucketed
+from neuroncache.bucketing import dispatch, report
+from neuroncache.errors import DaemonUnavailable
+
+WEIGHT = torch.nn.Parameter(torch.randn(4, 8, dtype=torch.float64))
+
+
+class Daemon:
+    """In place of the client: keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.gone = False
+
+    def buckets_observe(self, seen: dict[str, Any]) -> None:
+        if self.gone:
+            raise DaemonUnavailable("gone")
+        self.seen.append(seen)
+
+    def buckets_plan(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(request)
+        raise DaemonUnavailable("no plan here")
+
+    def buckets(self, program: str) -> dict[str, Any]:
+        return {"programs": []}
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    result = Daemon()
+    monkeypatch.setattr(report, "default_client", lambda: result)
+    return result
+
+
+def run(function: Any, shapes: list[tuple[int, int]]) -> None:
+    for batch, length in shapes:
+        function(torch.randn(batch, length, 4, dtype=torch.float64)).sum().backward()
+
+
+def test_pairs_builds_and_times_are_told_once(daemon: Daemon) -> None:
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x @ WEIGHT)
+
+    with bucketed(StaticBackend(), strict=True) as name:
+        compiled = torch.compile(rows, backend=name, dynamic=True)
+        run(compiled, [(3, 5), (3, 5), (4, 9), (3, 5), (3, 5), (3, 5)])
+        daemon.gone = True
+        report.send()
+        daemon.gone = False
+        report.send()
+        (seen,) = daemon.seen
+        first, second = (family["family"] for family in seen["families"])
+        assert seen["families"][0]["sizes"] == [[3, 5], [4, 1]] and seen["families"][1]["sizes"] == [[5, 5], [9, 1]]
+        assert seen["joint"] == [{"families": [first, second], "sizes": [[3, 5, 5], [4, 9, 1]]}]
+        # The times of a bucket are known from its second call on.
+        assert seen["calls"] == 5 and 0 < seen["calls_us"] < 60_000_000 and seen["compile_ms"] > 0
+        report.send()
+        assert len(daemon.seen) == 1
+        run(compiled, [(3, 5)])
+        report.send()
+        assert daemon.seen[1]["joint"][0]["sizes"] == [[3, 5, 1]] and "compile_ms" not in daemon.seen[1]
+        report.replan()
+        assert daemon.asked[-1]["joint"] == [[first, second]] and "cost" not in daemon.asked[-1]
+
+
+def test_the_cost_of_one_size_is_asked_for_as_it_was_measured(daemon: Daemon) -> None:
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x @ WEIGHT)
+
+    with bucketed(StaticBackend(), strict=True) as name:
+        compiled = torch.compile(rows, backend=name)
+        run(compiled, [(3, length) for length in (40, 60, 64, 64, 20, 24, 24)])
+        (dispatcher,) = dispatch.everyone
+        dispatcher.chooser.padded.discard("s0")
+        names = dispatcher.symbols
+        report.replan()
+        assert "cost" not in daemon.asked[-1]  # two sizes are open
+        dispatcher.chooser.symbols = names[1:]
+        for unit in dispatcher.units():
+            unit._took = {"forward": 10.0 * unit.buckets["s1"], "backward": 500.0}
+        report.replan()
+        points = dict(daemon.asked[-1]["cost"]["table"])
+        buckets = {unit.buckets["s1"] for unit in dispatcher.units()}
+        assert points == {1: 511, **{bucket: 501 + 10 * bucket for bucket in buckets}} and len(buckets) > 1
