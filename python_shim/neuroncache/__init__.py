@@ -6,6 +6,7 @@ sizes only (``neuron``; setting ``static_backends``) it runs graphs with open si
 
     neuroncache.stats()         what this process compiled and what it did not need to
     neuroncache.explain_last()  the last graph: hit, built or left to stock torch, and why
+    neuroncache.register_padding_rule()  how an operator of your own behaves on padded tensors
     neuroncache.replan()        new buckets from the sizes seen, at a point that all ranks reach together
     neuroncache.disable()       stock torch.compile for the graphs that follow
     neuroncache.config          settings, e.g. neuroncache.config.namespace = "team-a"
@@ -22,14 +23,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from neuroncache import config as config
+    from neuroncache.api import check_padding_rule as check_padding_rule
     from neuroncache.api import disable as disable
     from neuroncache.api import enable as enable
     from neuroncache.api import explain_last as explain_last
+    from neuroncache.api import register_padding_rule as register_padding_rule
     from neuroncache.api import replan as replan
     from neuroncache.api import stats as stats
 
-__all__ = ["__version__", "config", "disable", "enable", "explain_last", "replan", "stats"]
-_FUNCTIONS = ("enable", "disable", "stats", "explain_last", "replan")
+_FUNCTIONS = ("check_padding_rule", "disable", "enable", "explain_last", "register_padding_rule", "replan", "stats")
+__all__ = [
+    "__version__",
+    "check_padding_rule",
+    "config",
+    "disable",
+    "enable",
+    "explain_last",
+    "register_padding_rule",
+    "replan",
+    "stats",
+]
 
 
 def __getattr__(name: str) -> Any:

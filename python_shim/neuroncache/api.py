@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from neuroncache import config, counters
@@ -56,3 +57,61 @@ def replan() -> None:
     from neuroncache.bucketing import report
 
     report.replan()
+
+
+def register_padding_rule(
+    op: Any,
+    kind: str = "along",
+    *,
+    gives: str = "any",
+    outputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    needs: Mapping[int | str, str] | None = None,
+    sums: Sequence[tuple[int | str, int]] | None = None,
+    samples: Iterable[Any] | None = None,
+) -> None:
+    """Declares how an operator of your own (``torch.library``, an NKI kernel for one) behaves on padded tensors.
+
+    Without a rule, graphs in which such an operator meets padding are not padded. A rule is believed: test it with `samples`
+    (as `check_padding_rule` does), which raises before anything is declared. Graphs with such operators are compared with
+    unpadded runs on your data at first, too (setting ``verify``). Call it before the graphs are compiled.
+
+    op: what ``torch.library.custom_op`` returned, ``torch.ops.mylib.swish``, or ``"mylib::swish"``.
+
+    kind: ``"pointwise"``: the tensor arguments broadcast, and each element of the result depends on those at its place
+    only. ``"along"``: see `outputs`.
+
+    outputs: one entry for each result; ``None`` for one that is no tensor, else a list with an entry for each of its dimensions
+    (or a mapping with this list as ``follows``, and a ``gives`` of its own). An entry names the dimensions of arguments
+    that this one follows, as pairs ``(argument, dimension)``: it has their size, and what lies at position n of it depends on
+    these arguments only by what lies at their position n, and not on the size. ``None``: it follows nothing. Arguments are given
+    by position or name.
+
+    sums: pairs of dimensions that are summed up: zeros beyond the true size change nothing.
+
+    needs: what the padding of an argument must hold: ``"any"``, ``"finite"`` (when left out) or ``"zero"`` (summed arguments).
+
+    gives: what a result holds where all that it depends on is finite: ``"any"``, ``"finite"``, ``"nonnegative"``, ``"positive"``, or
+    ``"zero"``: finite, and zero where everything that it depends on is zero. The more it says, the fewer masks are needed.
+
+    A matrix product, and a rotation of rows by angles per row::
+
+        register_padding_rule("mylib::project", outputs=[[(0, 0), (1, 1)]], sums=[(0, 1), (1, 0)], gives="zero")
+        register_padding_rule("mylib::rotate", outputs=[[[("x", 0), ("angles", 0)], None]], gives="finite")
+
+    Raises `neuroncache.errors.PaddingRuleError`, with what is wrong.
+    """
+    from neuroncache.bucketing import rules
+
+    rules.register(op, kind, gives=gives, outputs=outputs, needs=needs, sums=sums, samples=samples)
+
+
+def check_padding_rule(op: Any, samples: Iterable[Any]) -> None:
+    """Tests the rule that was declared for an operator: raises `neuroncache.errors.PaddingRuleError` where it is wrong.
+
+    samples: argument tuples (or pairs of a tuple and a dict of keyword arguments), without padding. Each is run as it is and
+    with more of every dimension that may be padded, which holds the worst that the rule allows: NaN, infinite, huge and random
+    numbers, zeros. The true part of the results and of the gradients must not change, and padding must hold what is claimed.
+    """
+    from neuroncache.bucketing import rules
+
+    rules.check_rule(op, samples)

@@ -78,14 +78,20 @@ def export_captured(gm: fx.GraphModule) -> Graph:
 
 
 def export_functional(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], role: str, output_kinds: Sequence[str] | None = None
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    role: str,
+    output_kinds: Sequence[str] | None = None,
+    *,
+    foreign: bool = False,
 ) -> Graph:
-    """A graph that AOTAutograd made, `role` being "forward", "backward" or "inference".
+    """A graph that AOTAutograd made, `role` being "forward", "backward" or "inference". `foreign`: operators from outside torch
+    are let pass, by their names; what they compute is in no digest then.
 
     `example_inputs` are what it will be compiled for; their strides may differ from what the placeholders say. Independent
     nodes are put in an order that follows from the structure alone, unless the graph mutates anything.
     """
-    exporter = _Exporter(role, "val")
+    exporter = _Exporter(role, "val", foreign=foreign)
     return exporter.export(gm, example_inputs, keep_order=_mutates(gm), output_kinds=output_kinds)
 
 
@@ -172,8 +178,9 @@ def _structural_order(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 class _Exporter:
-    def __init__(self, role: str, value_key: str, symbols: Symbols | None = None) -> None:
+    def __init__(self, role: str, value_key: str, symbols: Symbols | None = None, *, foreign: bool = False) -> None:
         self.role = role
+        self.foreign = foreign
         self.value_key = value_key
         self.symbols = symbols or Symbols()
         self.values: dict[fx.Node, int | list[int]] = {}
@@ -337,7 +344,7 @@ class _Exporter:
 
     def _callable(self, target: Any) -> str:
         if isinstance(target, torch._ops.OpOverload):
-            if target.namespace not in BUILTIN_NAMESPACES:
+            if target.namespace not in BUILTIN_NAMESPACES and not self.foreign:
                 raise Unsupported("an operator from outside torch", op=str(target))
             return str(target)
         if isinstance(target, torch._ops.OpOverloadPacket):
@@ -422,7 +429,7 @@ class _Exporter:
     def _subgraph(self, gm: fx.GraphModule) -> dict[str, Any]:
         if gm.meta.get("_checkpoint_context_fn") is not None:
             raise Unsupported("activation checkpointing with a policy of the user's own")
-        inner = _Exporter(self.role, self.value_key, self.symbols)
+        inner = _Exporter(self.role, self.value_key, self.symbols, foreign=self.foreign)
         inputs = [node.meta.get(self.value_key) for node in _placeholders(gm)]
         graph = inner.export(gm, inputs, keep_order=True, nested=True)
         self.constants += graph.constants

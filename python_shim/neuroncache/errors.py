@@ -50,6 +50,10 @@ class SettingError(NeuroncacheError):
     """A setting has a name or a value that is not allowed."""
 
 
+class PaddingRuleError(NeuroncacheError):
+    """A padding rule that says what cannot be meant, or that was found to be wrong."""
+
+
 def passes_through(error: BaseException) -> bool:
     """Exceptions that Dynamo takes from a backend as signals: trace again, skip this frame. Other errors are repeated by stock."""
     if not isinstance(error, Exception):

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from neuroncache import canonical, compat
+from neuroncache.bucketing import rules
 from neuroncache.errors import Unsupported
 from neuroncache.expr import Expr
 
@@ -88,6 +89,9 @@ class Captured:
                 "tangents": [list(pair) for pair in self.tangents],
             }
         request |= {"equal": equal, "inputs": "zero", "random": random, "claims": False}
+        declared = rules.table(node["op"] for side in self.sides() for node in side.graph.document["nodes"])
+        if declared:
+            request["rules"] = declared
         return request
 
 
@@ -159,7 +163,7 @@ def _take_forward(captured: Captured, gm: fx.GraphModule, inputs: Sequence[Any],
         results.pop()  # the ticket
         output.args = (tuple(results),)
     kinds = ["user" if index < captured.user_outputs else "other" for index in range(len(results))]
-    graph = canonical.export_functional(gm, inputs, role, kinds)
+    graph = canonical.export_functional(gm, inputs, role, kinds, foreign=True)
     for value in inputs:
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
             raise Unsupported("an input is a number that is no size")
@@ -194,7 +198,7 @@ def _take_backward(captured: Captured, gm: fx.GraphModule, inputs: Sequence[Any]
     (ticket,) = [index for index, node in enumerate(placeholders) if node.name == TICKET]
     gm.graph.erase_node(placeholders.pop(ticket))
     inputs = [value for index, value in enumerate(inputs) if index != ticket]
-    graph = canonical.export_functional(gm, inputs, "backward", ["other"] * len(_output(gm).args[0]))
+    graph = canonical.export_functional(gm, inputs, "backward", ["other"] * len(_output(gm).args[0]), foreign=True)
     captured.backward = Side(gm, graph, len(_output(gm).args[0]))
     _link(captured, placeholders)
 

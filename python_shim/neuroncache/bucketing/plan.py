@@ -8,7 +8,7 @@ Sizes are given by symbol id (``{"s0": 8}``), those of both sub-plans by the ids
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,12 +98,13 @@ class SubPlan:
         self.nodes: list[Node] = []
         number = self.first_truth + len(self.truths)
         for entry in document["nodes"]:
+        foreign = {node["op"] for node in graph["nodes"]}
             count = entry.get("n")
             results = range(number, number + (1 if count is None else count))
             number = results.stop
             self.nodes.append(
                 Node(
-                    _operator(entry["op"]),
+                    _operator(entry["op"], foreign),
                     entry.get("a", []),
                     entry.get("k") or {},
                     results,
@@ -363,9 +364,10 @@ _NAMESPACES = frozenset(
 )
 
 
-def _operator(name: str) -> Any:
+def _operator(name: str, foreign: Set[str]) -> Any:
+    """`foreign`: the operators of the graph itself, which may be a user's own."""
     parts = name.split(".")
-    if len(parts) != 3 or parts[0] not in _NAMESPACES:
+    if len(parts) != 3 or (parts[0] not in _NAMESPACES and name not in foreign):
         raise Unsupported("a plan has an operator of another kind", op=name)
     try:
         return getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
