@@ -9,10 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proof.jobs import verdicts
 from proof.models import MODELS
-
-__all__ = ["verdicts"]
 
 EVALUATED = ["bert", "cnn"]
 MAY_REFUSE = {"unet_spatial", "lstm"}

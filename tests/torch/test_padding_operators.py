@@ -7,9 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proof.jobs import verdicts
-
-__all__ = ["verdicts"]
 
 # One of each family of rules.
 NAMES = """

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 import torch
 from proof import poison, small, tool
-from proof.jobs import verdicts
-
-__all__ = ["verdicts"]
 
 # Those whose results are wrong as soon as the masks are dropped.
 NEED_MASKS = [

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 from proof import random_graphs
-from proof.jobs import verdicts
-
-__all__ = ["verdicts"]
 
 COUNT, STEP = 200, 20
 KEPT = sorted(random_graphs.KEPT.glob("*.json"))

@@ -1,20 +1,19 @@
 """The cases of the tests as jobs for a few processes, so that a suite uses the cores there are.
 
-A job is a tuple: its kind and plain arguments. `verdicts` is a session fixture: called with a job, it gives the verdict.
-All jobs that the selected tests are parametrized with (as `job`) start at its first use.
+A job is a tuple: its kind and plain arguments. The session fixture `verdicts`, called with a job, gives the verdict. All jobs that
+the selected tests are parametrized with (as `job`) start with the session, once, and run beside the other tests.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
-
-import pytest
 
 from . import check
 
@@ -83,21 +82,24 @@ _KINDS: dict[str, Callable[..., Any]] = {
 def _start() -> None:
     import torch
 
+    os.nice(10)  # tests that run beside them come first
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
 
 
-@pytest.fixture(scope="session")
-def verdicts(request: pytest.FixtureRequest) -> Iterator[Callable[[Job], Any]]:
-    jobs = []
-    for item in request.session.items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if "job" in parameters and parameters["job"] not in jobs:
-            jobs.append(parameters["job"])
-    processes = min(2, len(os.sched_getaffinity(0)))
+@contextlib.contextmanager
+def started(jobs: Iterable[Job]) -> Iterator[Callable[[Job], Any]]:
+    """Has a few processes run the jobs, in their order. Gives a function that waits for the verdict of one."""
+    chosen = list(dict.fromkeys(jobs))
+    if not chosen:
+        yield run
+        return
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start)
-    futures: dict[Job, Future[Any]] = {job: pool.submit(run, job) for job in jobs}
-    yield lambda job: futures[job].result()
-    pool.shutdown(cancel_futures=True)
+    processes = min(2, len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_start) as pool:
+        futures: dict[Job, Future[Any]] = {job: pool.submit(run, job) for job in chosen}
+        try:
+            yield lambda job: futures[job].result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
