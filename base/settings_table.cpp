@@ -64,6 +64,9 @@ constexpr SettingSpec kTable[] = {
      "too."},
     {"static_backends", T::kString, "neuron", "", false, "shim",
      "Names of the backends, separated by commas, that compile graphs of fixed sizes only."},
+    {"autograd_backends", T::kString, "", "", false, "shim",
+     "Those of static_backends that differentiate a graph themselves: they get padded forward "
+     "graphs only, and autograd goes through what they return."},
     {"max_buckets", T::kInt, "16", "1..1024", false, "shim",
      "Most buckets that one dimension of a graph gets."},
     {"max_waste", T::kString, "0", "", false, "shim",

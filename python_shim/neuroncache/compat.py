@@ -329,6 +329,21 @@ def alias_outputs() -> frozenset[int]:
     return frozenset(first + index for index, info in enumerate(metadata.output_info) if info.output_type not in plain)
 
 
+def mutated_inputs() -> int:
+    """How many inputs of the graph at hand are changed in place."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    return (
+        0 if metadata is None else sum(bool(info.mutates_data or info.mutates_metadata) for info in metadata.input_info)
+    )
+
+
+def no_autocast() -> contextlib.AbstractContextManager[Any]:
+    """For the length of the block, no operator changes types by itself: a graph says them all."""
+    manager: contextlib.AbstractContextManager[Any] = torch._C._DisableAutocast()
+    return manager
+
+
 def core_decompositions() -> dict[Any, Any]:
     """Core ATen, without the entry for SDPA on a CPU: its second result is not what the backward operator expects."""
     from torch._decomp import core_aten_decompositions

@@ -35,6 +35,7 @@ cpu_class: str
 strict: bool
 bucketing: str
 static_backends: tuple[str, ...]
+autograd_backends: tuple[str, ...]
 max_buckets: int
 max_waste: float
 job: str
@@ -56,6 +57,7 @@ _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "strict": ("bool", False, ()),
     "bucketing": ("choice", "auto", ("auto", "on", "off")),
     "static_backends": ("names", ("neuron",), ()),
+    "autograd_backends": ("names", (), ()),
     "max_buckets": ("int", 16, (1, 1024)),
     "max_waste": ("number", 0.0, (0.0, 10.0)),
     "job": ("text", "", ()),

@@ -89,8 +89,11 @@ class Dispatcher:
         self.program = program
         self.mark = mark
         self.next_plan = FIRST_REPLAN
-        self.checkable = check.applies(pair.plan("forward", True)) and (
-            captured.inference or check.applies(pair.plan("backward", True))
+        # A black box has its own way to compare: `blackbox`.
+        self.checkable = (
+            not inner.differentiates
+            and check.applies(pair.plan("forward", True))
+            and (captured.inference or check.applies(pair.plan("backward", True)))
         )
         self.waiting_checks: list[Any] = []
         self.symbols = list(captured.forward.graph.symbols.ids.values())
@@ -116,7 +119,7 @@ class Dispatcher:
             buckets = self._choose(sizes)
             unit = self._unit(buckets, exact=False) if buckets is not None else self._unit(sizes, exact=True)
             record = self._record(unit, sizes)
-            if not unit.exact and not unit.ready:
+            if not unit.exact and not unit.ready and not self.inner.differentiates:
                 self._use_another_meanwhile(record, args)
             if check.due(self, record):
                 check.arm(self, record)
@@ -124,6 +127,11 @@ class Dispatcher:
                 self._memo.clear()
             self._memo[key] = record
             return record
+
+    def record_for(self, args: list[Any]) -> Record:
+        """The record of a call, for who runs it himself."""
+        record = self._memo.get(self._key(args))
+        return self._miss(args) if record is None else record
 
     def _rescue(self, args: list[Any], error: Exception) -> list[Any]:
         """The exact shape, for a call whose padded graph does not run at all; so it is from then on."""

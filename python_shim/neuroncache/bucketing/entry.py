@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from neuroncache import canonical, compat, config, counters, log
-from neuroncache.bucketing import engine, policy, report
+from neuroncache.bucketing import blackbox, engine, policy, report
 from neuroncache.bucketing.buckets import Chooser, families_of
 from neuroncache.bucketing.capture import Captured, Side, capture
 from neuroncache.bucketing.dispatch import Dispatcher
@@ -59,9 +59,13 @@ def with_buckets(
     """The callable for Dynamo, and why it has no buckets ('': it has). None: compile the graph as it is, symbols and all; for a static-only backend it is compiled once per
     shape instead. Signals to Dynamo pass through, and so does everything when ``strict`` is on and it is no refusal."""
     static = is_static(name)
-    inner: Inner = StaticBackend(name, stock) if static else Inductor(options, cache)
+    inner: Inner
+    if static and blackbox.is_black_box(name):
+        inner = blackbox.BlackBox(name, stock)
+    else:
+        inner = StaticBackend(name, stock) if static else Inductor(options, cache)
     try:
-        return compile_symbolic(gm, example_inputs, inner, cache), ""
+        return compile_symbolic(gm, example_inputs, inner, cache, stock), ""
     except Unsupported as error:
         reason = f"{error.op}: {error.reason}" if error.op else error.reason
         counters.refusal(error.op, error.reason, error.source)
@@ -82,7 +86,7 @@ def with_buckets(
 
 
 def compile_symbolic(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], inner: Inner, cache: Cache
+    gm: fx.GraphModule, example_inputs: Sequence[Any], inner: Inner, cache: Cache, stock: Callable[[Any, Any], Any]
 ) -> Callable[..., Any]:
     """The callable for Dynamo. Raises `Unsupported` (a `Refusal` of the engine among them) for a graph that stays symbolic."""
     if reason := compat.transforms_active():
@@ -93,16 +97,21 @@ def compile_symbolic(
         raise Unsupported("compiled autograd is on")
     started = time.monotonic()
     dispatcher = Dispatcher()
-    function, captured = capture(
-        gm,
-        example_inputs,
-        decompositions=inner.decompositions(),
-        forward=dispatcher.forward,
-        backward=dispatcher.backward,
-    )
+    if inner.differentiates:
+        blackbox.check_graph(gm)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not inner.differentiates):
+        function, captured = capture(
+            gm,
+            example_inputs,
+            decompositions=inner.decompositions(),
+            forward=dispatcher.forward,
+            backward=dispatcher.backward,
+        )
     assert captured.forward is not None
     traced = time.monotonic()
     request = captured.request(random=config.get("padded_random"))
+    if inner.differentiates:
+        request["claims"] = True
     answer = engine.plan_for(request)
     forward_constants = captured.forward.graph.constants
     backward_constants = captured.backward.graph.constants if captured.backward is not None else []
@@ -111,6 +120,9 @@ def compile_symbolic(
     except Refusal as error:
         error.source = _source(captured, error)
         raise
+    if inner.differentiates:
+        wanted_for = [isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs]
+        blackbox.check_capture(answer, plan.forward, wanted_for)
     quarantine = Quarantine(cache, engine.digest(request), plan.engine)
     if reason := quarantine.reason():
         raise Unsupported(f"padding it gave a wrong result before: {reason}")
@@ -129,6 +141,8 @@ def compile_symbolic(
     dispatcher.prepare(pair, plan, inner, chooser, _guards(captured, plan, example_inputs), label, program, quarantine)
     report.first_plan(dispatcher, frame.known if frame is not None else frozenset())
     report.start()
+    if inner.differentiates:
+        function = blackbox.Calls(dispatcher, gm, ExactShapes(gm, inner.name, stock)).function
 
     counters.seconds("trace", traced - started)
     counters.seconds("plan", time.monotonic() - traced)

@@ -19,6 +19,7 @@ class Inner(Protocol):
     """Compiles functional graphs of fixed sizes. Called under `compat.compile_lock`, without autograd."""
 
     name: str
+    differentiates: bool  # takes forward graphs only, and autograd goes through what it returns
     static_only: bool
 
     def decompositions(self) -> dict[Any, Any]:
@@ -31,6 +32,7 @@ class Inner(Protocol):
 class StaticBackend:
     """A backend of Dynamo that compiles fixed sizes only. It gets plain functional graphs, and never a symbol."""
 
+    differentiates = False
     static_only = True
 
     def __init__(self, name: str, compiler: Callable[[Any, Any], Any]) -> None:
@@ -53,6 +55,7 @@ class Inductor:
     """Inductor, each graph through the store of artifacts."""
 
     name = "inductor"
+    differentiates = False
     static_only = False
 
     def __init__(self, options: dict[str, Any], cache: Cache) -> None:

@@ -97,8 +97,8 @@ class SubPlan:
         self.first_truth = len(self.inputs)
         self.nodes: list[Node] = []
         number = self.first_truth + len(self.truths)
-        for entry in document["nodes"]:
         foreign = {node["op"] for node in graph["nodes"]}
+        for entry in document["nodes"]:
             count = entry.get("n")
             results = range(number, number + (1 if count is None else count))
             number = results.stop
@@ -296,6 +296,19 @@ class Plan:
 
     def fits(self, buckets: Sizes) -> bool:
         return self.forward.fits(buckets) and (self.backward is None or self.backward.fits(buckets))
+
+
+def values_in(node: Node) -> list[int]:
+    """The numbers of the values that a node takes, in order."""
+    found: list[int] = []
+
+    def note(kind: str, number: int) -> Any:
+        if kind == "v":
+            found.append(number)
+
+    for argument in (*node.args, *node.kwargs.values()):
+        _decode(argument, None, note)
+    return found
 
 
 class _Exact:

@@ -35,8 +35,9 @@ def taker(positions: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
 class _Cut:
     """Takes one output to its true sizes and to the place in memory that the trace gave it."""
 
-    def __init__(self, fit: Fit | None, kind: OutputType | None, sizes: Sizes) -> None:
+    def __init__(self, fit: Fit | None, kind: OutputType | None, sizes: Sizes, differentiable: bool) -> None:
         self.fit = fit
+        self.differentiable = differentiable
         self.strides = None if kind is None else tuple(int(evaluate(stride, sizes)) for stride in kind.strides)
         self.offset = 0 if kind is None or not kind.alias else int(evaluate(kind.offset, sizes))
         self.alias = kind is not None and kind.alias
@@ -51,6 +52,11 @@ class _Cut:
         )
 
     def __call__(self, value: torch.Tensor) -> torch.Tensor:
+        if self.differentiable:
+            result = value if self.fit is None else self.fit.cut(value)
+            if self.strides is None or self.strides == dense_strides(result.shape):
+                return result.clone(memory_format=torch.contiguous_format)
+            return restride(result, self.strides)
         if self.fit is None:
             result = value
         elif self.copy:
@@ -95,7 +101,7 @@ class Half:
             kind = kinds[index] if index < len(kinds) else None
             fit = Fit(result.layout, unit.buckets, sizes) if result.layout is not None and not result.kept else None
             if (fit is not None and not fit.same) or (kind is not None and kind.alias):
-                self.cuts.append((self.values, _Cut(fit, kind, sizes)))
+                self.cuts.append((self.values, _Cut(fit, kind, sizes, unit.inner.differentiates)))
             self.values += 1
         if ticket is not None:
             self.inserts.append((len(plan.outputs), ticket))

@@ -61,9 +61,9 @@ class Unit:
         self.queued = False  # is to be built in the background
         self.interpreted = False  # runs operator by operator: the compiler failed, or the shape is not worth it
         self._lock = threading.Lock()
+        self._took: dict[str, float] = {}  # microseconds by role
 
     @property
-        self._took: dict[str, float] = {}  # microseconds by role
     def ready(self) -> bool:
         """Whether a call would not have to wait for the compiler."""
         roles = 1 if self.pair.captured.inference else 2
@@ -85,10 +85,10 @@ class Unit:
         if self.interpreted:
             return self.interpreter(role)
         started = time.monotonic()
+        builds = counters.value("builds")
         kind = "inference" if role == "forward" and self.pair.captured.inference else role
         try:
-        builds = counters.value("builds")
-            with torch.no_grad(), compat.no_tracing():
+            with torch.set_grad_enabled(self.inner.differentiates and torch.is_grad_enabled()), compat.no_tracing():
                 graph = self.pair.plan(role, self.exact).instantiate(self.buckets)
                 function = self.inner.compile(graph, inputs, kind)
         except Exception as error:
@@ -109,8 +109,6 @@ class Unit:
             self.built_ms += 1000 * seconds
         return function
 
-    def interpreter(self, role: str) -> Function:
-        """The graph operator by operator."""
     def took(self, role: str, us: float) -> None:
         """Notes the time of a call; the shortest is the one that nothing else disturbed."""
         self._took[role] = min(us, self._took.get(role, us))
@@ -121,6 +119,8 @@ class Unit:
         roles = 1 if self.pair.captured.inference else 2
         return sum(self._took.values()) if len(self._took) == roles and not self.interpreted else 0.0
 
+    def interpreter(self, role: str) -> Function:
+        """The graph operator by operator."""
         plan = self.pair.plan(role, self.exact)
         tensors = len(plan.tensor_inputs)
 
@@ -128,7 +128,7 @@ class Unit:
             inputs: list[Any] = [None] * len(plan.inputs)
             for index, value in zip(plan.tensor_inputs, values, strict=False):
                 inputs[index] = value
-            with torch.no_grad():
+            with torch.set_grad_enabled(self.inner.differentiates and torch.is_grad_enabled()):
                 raw = plan.run(self.buckets, inputs, values[tensors:])
             return [value for value, result in zip(raw, plan.outputs, strict=True) if result.value is not None]
 
