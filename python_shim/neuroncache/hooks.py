@@ -171,6 +171,7 @@ class NamedBackend:
         def stock(gm: Any, inputs: Any) -> Any:
             return function(gm, inputs, **keywords)
 
+        stock.neuroncache_thread_safe = getattr(function, "neuroncache_thread_safe", False)  # type: ignore[attr-defined]
         if self._neuroncache_name == "inductor" and keywords.keys() - {"config_patches"}:
             return stock(gm, example_inputs)
         options = dict(keywords.get("config_patches") or {})

@@ -364,6 +364,23 @@ def _flags(**values: Any) -> str:
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
+def process_state() -> Parts:
+    """The parts that are state of this process, whatever the graph: equal in two processes that build the same artifacts."""
+    own = (
+        "torch",
+        "python",
+        "threads",
+        "config.inductor",
+        "config.functorch",
+        "determinism",
+        "precision",
+        "backends",
+        "autocast",
+    )
+    none: Any = None  # none of these looks at the request
+    return sorted((part.name, part.value(none)) for part in TABLE if part.name in own)
+
+
 # -- what cannot be keyed ---------------------------------------------------------------------------------------------
 
 

@@ -145,8 +145,19 @@ def settings() -> dict[str, Any]:
 
 
 def apply_settings(values: dict[str, Any]) -> None:
-    torch.set_num_threads(values["threads"])
-    torch.use_deterministic_algorithms(values["deterministic"], warn_only=values["warn_only"])
-    torch.set_float32_matmul_precision(values["matmul"])
-    torch.set_default_dtype(getattr(torch, values["default_dtype"]))
-    torch.backends.mkldnn.enabled = values["onednn"]
+    """Makes the state of this process that of `values`. What is equal is not touched: setting it may set more than it says."""
+    here = settings()
+
+    def differs(*names: str) -> bool:
+        return any(here[name] != values[name] for name in names)
+
+    if differs("threads"):
+        torch.set_num_threads(values["threads"])
+    if differs("deterministic", "warn_only"):
+        torch.use_deterministic_algorithms(values["deterministic"], warn_only=values["warn_only"])
+    if differs("matmul"):
+        torch.set_float32_matmul_precision(values["matmul"])
+    if differs("default_dtype"):
+        torch.set_default_dtype(getattr(torch, values["default_dtype"]))
+    if differs("onednn"):
+        torch.backends.mkldnn.enabled = values["onednn"]

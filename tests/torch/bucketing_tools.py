@@ -115,6 +115,8 @@ def padding_tool() -> str | None:
 class StaticBackend:
     """Runs graphs operator by operator, as a compiler would that knows fixed sizes only: anything open is an error."""
 
+    neuroncache_thread_safe = True
+
     def __init__(self) -> None:
         self.graphs: list[torch.fx.GraphModule] = []
         self.calls = 0

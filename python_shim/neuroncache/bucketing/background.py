@@ -1,109 +1,139 @@
-"""Builds bucket vectors behind the calls that would like to have them: one thread, started when there is work."""
+"""Builds bucket vectors behind the calls that would like to have them.
+
+Compilers change global state of the process while they trace (``torch.nn.Module.__call__``, random states), and settings of
+torch belong to a thread. So inductor's graphs are built in a process of their own (`builder`), which leaves the artifact
+in the store, where the next call finds it. A static-only backend is known to its own process only: it is called
+in a thread where it has said that it may be (``neuroncache_thread_safe``), and by the call that needs it otherwise.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextvars
 import os
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from neuroncache import counters, log
+from neuroncache.bucketing import builder, recipe
 from neuroncache.bucketing.records import Half, Record
 from neuroncache.bucketing.units import Unit
-from neuroncache.expr import evaluate
 from neuroncache.locks import module_lock
 
 if TYPE_CHECKING:
     from neuroncache.bucketing.dispatch import Dispatcher
 
 _MAX_WAITING = 64
+_PATIENCE_S = 5.0  # at the end of the program, for a build in the thread
 
 _lock = module_lock()
 _queue: queue.Queue[Any] = queue.Queue()
+_thread: threading.Thread | None = None
 _pid = 0
 
 
 def submit(dispatcher: Dispatcher, unit: Unit, record: Record, args: Sequence[Any]) -> bool:
-    """Has a unit built; False when too much is waiting. `args`: those of a call with the record's sizes."""
-    global _queue, _pid
+    """Has a unit built; False when the call itself has to. `args`: those of a call with the record's sizes."""
+    if unit.inner.background == "never" or unit.stored:
+        return False
     with _lock:
-        if _pid != os.getpid():
-            _pid, _queue = os.getpid(), queue.Queue()
-            threading.Thread(target=_work, args=(_queue,), name="neuroncache-buckets", daemon=True).start()
+        jobs = _running()
         if unit.queued:
-            return True
-        if _queue.qsize() >= _MAX_WAITING:
+            return not unit.given_up
+        if jobs.qsize() >= _MAX_WAITING:
+            return False
+        half = Half(unit, "forward", record.sizes, ())
+        try:
+            task = _task(unit, half, args)
+        except Exception as error:
+            log.debug("a bucket is not built in the background: %s: %s", type(error).__name__, error)
+            unit.queued = unit.given_up = True
             return False
         unit.queued = True
-        half = Half(unit, "forward", record.sizes, ())
-        _queue.put((dispatcher, unit, half, _stand_ins(half, args), dict(record.sizes)))
+        jobs.put((dispatcher, unit, task))
     return True
 
 
 def drain() -> None:
-    """Waits until everything that was submitted is built."""
+    """Waits until everything that was submitted is built, or has failed."""
     if _pid == os.getpid():
         _queue.join()
 
 
-def _stand_ins(half: Half, args: Sequence[Any]) -> list[Any]:
-    """Inputs of the wanted sizes: zeros for what is padded, the call's own for the rest (parameters, mostly)."""
-    values: list[Any] = list(half.take(args))
+def _running() -> queue.Queue[Any]:
+    global _queue, _thread, _pid
+    if _pid != os.getpid():
+        _pid, _queue = os.getpid(), queue.Queue()
+        _thread = threading.Thread(target=_work, args=(_queue,), name="neuroncache-buckets", daemon=True)
+        _thread.start()
+    return _queue
+
+
+def _task(unit: Unit, half: Half, args: Sequence[Any]) -> Callable[[], None]:
+    """What the thread has to do, with all that it needs of this thread."""
+    specs = _specs(half, args)
+    if unit.inner.background == "process":
+        job = builder.job(unit, half, specs)
+
+        def build() -> None:
+            builder.run(job)
+            unit.stored = True
+
+        return build
+
+    context = contextvars.copy_context()
+    truths = list(half.truths)
+
+    def build_here() -> None:
+        parts = recipe.Parts.of(unit)
+        recipe.build(parts, recipe.tensors(specs) + truths, unit.function)
+
+    return lambda: context.run(build_here)
+
+
+def _specs(half: Half, args: Sequence[Any]) -> list[recipe.Spec]:
+    """The inputs of the wanted sizes."""
+    values = half.take(args)
+    specs = [(tuple(value.shape), tuple(value.stride()), value.dtype, str(value.device)) for value in values]
     for position, fit in half.pads:
-        values[position] = (fit.padded_shape, values[position].dtype, values[position].device)
-    return values
+        shape = tuple(fit.padded_shape)
+        specs[position] = (shape, recipe.dense(shape), values[position].dtype, str(values[position].device))
+    return specs
 
 
 def _work(jobs: queue.Queue[Any]) -> None:
     while True:
-        dispatcher, unit, half, values, sizes = jobs.get()
+        dispatcher, unit, task = jobs.get()
+        if task is None:
+            return
         try:
-            _build(unit, half, values, sizes)
+            task()
             counters.count("background_builds")
         except Exception as error:
+            # The next call of these sizes builds it itself.
+            unit.given_up = True
             counters.count("errors")
             log.debug("a bucket cannot be built in the background: %s: %s", type(error).__name__, error)
         finally:
             dispatcher.built(unit)
-            del dispatcher, unit, half, values
+            del dispatcher, unit, task
             jobs.task_done()
 
 
-def _build(unit: Unit, half: Half, values: list[Any], sizes: dict[str, int]) -> None:
-    inputs = [
-        torch.zeros(value[0], dtype=value[1], device=value[2]) if isinstance(value, tuple) else value.detach()
-        for value in values
-    ]
-    inputs += half.truths
-    function = unit.function("forward", inputs)
-    captured = unit.pair.captured
-    if captured.inference:
+@atexit.register
+def _stop() -> None:
+    """A thread inside a compiler must not be cut off by the end of the interpreter: C++ would abort the process."""
+    if _pid != os.getpid() or _thread is None:
         return
-    with torch.no_grad():
-        raw = list(function(list(inputs)))
-    outputs: list[Any] = []
-    left = iter(raw)
-    for result in half.plan.outputs:
-        outputs.append(next(left) if result.value is not None else None)
-    backward = Half(unit, "backward", sizes, ())
-    given: list[Any] = [None] * len(backward.plan.inputs)
-    for index, source in captured.saved:
-        given[index] = outputs[source]
-    for index, source in captured.tangents:
-        given[index] = _tangent(unit, backward, index, outputs[source])
-    unit.function("backward", [*backward.take(given), *backward.truths])
-
-
-def _tangent(unit: Unit, backward: Half, index: int, output: torch.Tensor) -> torch.Tensor:
-    slot = backward.plan.inputs[index]
-    if slot is not None:
-        return torch.zeros(output.shape, dtype=output.dtype, device=output.device)
-    kind = backward.plan.graph["inputs"][index]["type"]
-    names = unit.pair.captured.backward_names()
-    at = {name: unit.buckets[names[name]] for name in names}
-    shape = [int(evaluate(size, at)) for size in kind["d"]]
-    strides = [int(evaluate(stride, at)) for stride in kind["s"]]
-    return torch.empty_strided(shape, strides, dtype=getattr(torch, kind["t"]), device=output.device).zero_()
+    with _lock:
+        while True:
+            try:
+                _queue.get_nowait()
+                _queue.task_done()
+            except queue.Empty:
+                break
+        _queue.put((None, None, None))
+    builder.stop()
+    _thread.join(_PATIENCE_S)

@@ -21,6 +21,7 @@ class Inner(Protocol):
     name: str
     differentiates: bool  # takes forward graphs only, and autograd goes through what it returns
     static_only: bool
+    background: str  # where it may compile while the program runs: "process", "thread", "never"
 
     def decompositions(self) -> dict[Any, Any]:
         """What AOTAutograd is to decompose for this compiler."""
@@ -38,6 +39,7 @@ class StaticBackend:
     def __init__(self, name: str, compiler: Callable[[Any, Any], Any]) -> None:
         self.name = name
         self.compiler = compiler
+        self.background = "thread" if getattr(compiler, "neuroncache_thread_safe", False) is True else "never"
 
     def decompositions(self) -> dict[Any, Any]:
         return compat.core_decompositions()
@@ -57,6 +59,7 @@ class Inductor:
     name = "inductor"
     differentiates = False
     static_only = False
+    background = "process"
 
     def __init__(self, options: dict[str, Any], cache: Cache) -> None:
         self.options = options

@@ -82,6 +82,7 @@ class SubPlan:
     def __init__(
         self, document: Mapping[str, Any], graph: Mapping[str, Any], constants: Sequence[torch.Tensor] = ()
     ) -> None:
+        self.document = document
         self.graph = graph
         self.constants = list(constants)
         self.inputs: list[Slot | None] = [

@@ -58,7 +58,9 @@ class Unit:
         self.exact = exact
         self.functions: dict[str, Function] = {}
         self.checked = False  # a call of it was compared to the exact graph, or is going to be
-        self.queued = False  # is to be built in the background
+        self.queued = False  # is to be built in the background, or was
+        self.given_up = False  # that did not work
+        self.stored = False  # that worked: its artifacts are in the store
         self.interpreted = False  # runs operator by operator: the compiler failed, or the shape is not worth it
         self._lock = threading.Lock()
         self._took: dict[str, float] = {}  # microseconds by role
