@@ -108,8 +108,14 @@ void Walker::node(const Node& n) {
     if (n.name.ends_with('_') && !n.name.starts_with("__"))
       refuse("it changes a padded tensor in place");
     const Rule* rule = rules().find(n.name);
-    if (rule == nullptr) refuse("there is no rule for it");
-    results = rule->run(call);
+    const auto own = pass_.options().declared.find(n.op);
+    if (rule != nullptr) {
+      results = rule->run(call);
+    } else if (own != pass_.options().declared.end()) {
+      results = declared(call, own->second);
+    } else {
+      refuse("there is no rule for it");
+    }
   }
   if (results.size() < n.outs.size()) refuse("its rule follows fewer results than it has");
   for (size_t k = 0; k < n.outs.size(); ++k)

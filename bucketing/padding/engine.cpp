@@ -153,6 +153,11 @@ Result<void> Planner::read(const json::object& o) {
   };
   options_.inputs_are_zero = text("inputs") != "any";
   options_.statistical_random = text("random") == "statistical";
+  if (const auto* rules = o.if_contains("rules"); rules != nullptr && !rules->is_null()) {
+    auto table = read_declared(*rules);
+    if (!table) return std::move(table).error();
+    options_.declared = *std::move(table);
+  }
   const auto* claims = o.if_contains("claims");
   claims_ = claims != nullptr && claims->is_bool() && claims->get_bool();
   return {};
@@ -254,7 +259,8 @@ json::value Planner::attempt() {
     answer.emplace("forward", std::move(first.json));
     if (second) answer.emplace("backward", std::move(second->json));
     answer.emplace("masks", masks);
-    answer.emplace("unproven", unproven_operators(forward_, backward_ ? &*backward_ : nullptr));
+    answer.emplace("unproven", unproven_operators(forward_, backward_ ? &*backward_ : nullptr,
+                                                  options_.declared));
     return answer;
   } catch (const RefusedNode& why) {
     return refusal(where, why);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <set>
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
@@ -17,6 +18,22 @@ constexpr int kMaxDepth = 16;
 
 Error invalid(std::string message) {
   return {Code::kInvalid, std::move(message), "send a graph as docs/ir.md describes it"};
+}
+
+// Why a graph with subgraphs is not read, with the operators that hold them.
+std::string higher_order(const json::object& graph) {
+  std::set<std::string> found;
+  if (const auto* nodes = graph.if_contains("nodes"); nodes != nullptr && nodes->is_array()) {
+    for (const auto& item : nodes->get_array()) {
+      const auto* node = item.if_object();
+      const auto* op = node == nullptr ? nullptr : node->if_contains("op");
+      if (op != nullptr && op->is_string() && op->get_string().starts_with("higher_order."))
+        found.emplace(op->get_string());
+    }
+  }
+  return fmt::format(
+      "higher-order operators have no padding rule: {}",
+      found.empty() ? "the graph holds graphs" : fmt::to_string(fmt::join(found, ", ")));
 }
 
 class Reader {
@@ -196,8 +213,11 @@ Result<void> Reader::node(const json::value& v) {
   Node n;
   n.op = std::string(op->get_string());
   const size_t dot = n.op.find('.');
-  n.name = n.op.substr(dot == std::string::npos ? 0 : dot + 1);
-  n.name = n.name.substr(0, n.name.find('.'));
+  const std::string space = n.op.substr(0, dot);
+  const bool own = space == "aten" || space == "prims";
+  const size_t from = own && dot != std::string::npos ? dot + 1 : 0;
+  const size_t to = dot == std::string::npos ? dot : n.op.find('.', dot + 1);
+  n.name = n.op.substr(from, to == std::string::npos ? to : to - from);
   auto list = arg(*args, 0);
   if (!list) return std::move(list).error();
   n.args = std::get<ArgList>(std::move(list->v));
@@ -238,7 +258,7 @@ Result<Graph> Reader::run(const json::value& document) {
   }
   const auto* graphs = o->if_contains("graphs");
   if (graphs != nullptr && graphs->is_array() && !graphs->get_array().empty()) {
-    return Error{Code::kUnsupported, "higher-order operators have no padding rule", ""};
+    return Error{Code::kUnsupported, higher_order(*o), ""};
   }
   if (auto r = symbols(*o); !r) return r.error();
   const auto* inputs = o->if_contains("inputs");

@@ -56,8 +56,10 @@ struct Input {
 };
 
 struct Node {
-  std::string op;    // "aten.add.Tensor"
-  std::string name;  // "add": without namespace and overload
+  std::string op;  // "aten.add.Tensor"
+  // "add": without overload; operators from outside of torch keep their namespace ("mylib.add"), so
+  // that none is taken for one of torch's.
+  std::string name;
   ArgList args;
   std::map<std::string, Arg, std::less<>> kwargs;
   std::vector<Type> outs;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bucketing/padding/declared.hpp"
 #include "bucketing/padding/ir.hpp"
 #include "bucketing/padding/value.hpp"
 
@@ -29,6 +30,7 @@ struct Options {
   std::set<std::string> padded;                                // symbols, after unification
   std::set<std::pair<std::string, std::string>> may_be_equal;  // both ways round
   std::map<std::string, Expr> unified;                         // symbol -> its representative
+  DeclaredRules declared;
 };
 
 struct PlanNode {

@@ -41,9 +41,15 @@ const RuleTable& rules() {
     add_convolution_rules(t);
     add_attention_rules(t);
     add_norm_rules(t);
+    add_layer_norm_rules(t);
     add_pool_rules(t);
+    add_adaptive_rules(t);
+    add_sample_rules(t);
+    add_fourier_rules(t);
+    add_scatter_row_rules(t);
     add_random_rules(t);
     add_window_rules(t);
+    add_collective_rules(t);
     t.mark_unproven(
         {"_grouped_mm", "histc", "as_strided", "_fused_rms_norm", "_fused_rms_norm_backward"});
     return t;
@@ -51,13 +57,15 @@ const RuleTable& rules() {
   return table;
 }
 
-boost::json::array unproven_operators(const Graph& forward, const Graph* backward) {
+boost::json::array unproven_operators(const Graph& forward, const Graph* backward,
+                                      const DeclaredRules& declared) {
   std::set<std::string> found;
   for (const Graph* graph : {&forward, backward}) {
     if (graph == nullptr) continue;
     for (const Node& n : graph->nodes) {
       const Rule* rule = rules().find(n.name);
-      if (rule != nullptr && !rule->proven) found.insert(n.op);
+      const bool proven = rule != nullptr ? rule->proven : !declared.contains(n.op);
+      if (!proven) found.insert(n.op);
     }
   }
   boost::json::array list;
@@ -160,6 +168,27 @@ Checked<size_t> wrap(const std::vector<int64_t>& ds, size_t rank) {
   Checked<size_t> all;
   for (const int64_t d : ds) all.push_back(wrap(d, rank));
   return all;
+}
+
+int64_t to_true(Pass& p, int64_t index, const Dim& dim) {
+  if (dim.size() < 2) return index;
+  int64_t rest = index;
+  int64_t out = 0;
+  Expr stride = p.num(1);
+  for (size_t k = dim.size(); k-- > 0;) {
+    int64_t digit = rest;
+    if (k > 0) {
+      const int64_t size = p.bucket_size(dim[k].size);
+      digit = p.binary("aten.remainder.Tensor", rest, size);
+      rest = p.emit("aten.div.Tensor_mode", {Pass::ref(rest), Pass::ref(size)},
+                    {{"rounding_mode", Arg{std::string("floor")}}});
+    }
+    out = k + 1 == dim.size() ? digit
+                              : p.binary("aten.add.Tensor", out,
+                                         p.binary("aten.mul.Tensor", digit, p.truth(stride)));
+    stride = p.pool().mul(stride, dim[k].size);
+  }
+  return out;
 }
 
 Scalar lowest(const Dtype& type) {

@@ -107,12 +107,20 @@ void add_scatter_rules(RuleTable& table);
 void add_convolution_rules(RuleTable& table);
 void add_attention_rules(RuleTable& table);
 void add_norm_rules(RuleTable& table);
+void add_layer_norm_rules(RuleTable& table);
 void add_pool_rules(RuleTable& table);
+void add_adaptive_rules(RuleTable& table);
+void add_sample_rules(RuleTable& table);
+void add_fourier_rules(RuleTable& table);
+void add_scatter_row_rules(RuleTable& table);
 void add_random_rules(RuleTable& table);
 void add_window_rules(RuleTable& table);
+void add_collective_rules(RuleTable& table);
 
-// Operators of the graphs whose rules are not in the set that the poison tests prove.
-boost::json::array unproven_operators(const Graph& forward, const Graph* backward);
+// Operators of the graphs whose rules are not in the set that the poison tests prove: those that
+// the request declares, too.
+boost::json::array unproven_operators(const Graph& forward, const Graph* backward,
+                                      const DeclaredRules& declared);
 
 // ---- what several rule files use ----
 
@@ -141,6 +149,8 @@ State finite_if(bool yes);
 std::optional<State> pointwise_state(std::string_view name, std::string_view overload,
                                      const std::vector<State>& operands, const Dtype& out);
 bool is_pointwise(std::string_view name);
+// Runs what the request declares.
+Results declared(const Call& call, const Declared& rule);
 // The call emitted unchanged on values without padding.
 Results unchanged(const Call& call);
 // Runs the pointwise rule.
@@ -149,5 +159,8 @@ Results pointwise(const Call& call);
 Layout regroup(Pass& pass, const Layout& from, const std::vector<Expr>& to);
 // Indices on their way into a dimension, see rules_index.cpp.
 Value safe_index(Pass& pass, const Value& index, std::optional<int64_t> size);
+// Positions in a merged dimension, from padded to true coordinates (Pass::to_padded is the way
+// back).
+int64_t to_true(Pass& pass, int64_t index, const Dim& dim);
 
 }  // namespace nc::padding

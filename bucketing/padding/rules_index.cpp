@@ -18,22 +18,35 @@ std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
   return p.pool().constant(p.size(x, d));
 }
 
+// Rows of a table; one that is padded has true rows in front.
 Results embedding(const Call& call) {
   Pass& p = call.pass();
   const Value weight = call.tensor(0);
-  if (weight.padded()) refuse("an embedding table of a size that varies");
+  if (weight.rank() != 2) refuse("an embedding table of another rank");
   const Value index = safe_index(p, call.tensor(1), fixed_size(p, weight, 0));
-  Layout dims = with_states(index.dims, [&](const State&) { return data_of(weight); });
+  const int64_t at = p.to_padded(index.id, weight.dims[0], true);
+  Layout dims = with_states(index.dims, [&](const State&) { return weight.outside(0); });
   dims.push_back(weight.dims[1]);
-  const int64_t id = p.emit("aten.embedding.default", {Pass::ref(weight), Pass::ref(index)});
-  return one(p.result(id, std::move(dims), call.type(), weight.data));
+  if (weight.uniform) {
+    for (Factor& f : dims.back()) f.state = State::constant(*weight.uniform);
+  }
+  const int64_t id = p.emit("aten.embedding.default", {Pass::ref(weight), Pass::ref(at)});
+  return one(p.result(id, std::move(dims), call.type(), data_of(weight)));
 }
 
+// (grad, index, rows, the row without a gradient, by frequency)
 Results embedding_backward(const Call& call) {
   Pass& p = call.pass();
   Value grad = call.tensor(0);
-  const int64_t rows = call.integer(2, 0);
-  const Value index = safe_index(p, call.tensor(1), rows);
+  const Expr rows = call.expr(2, 0);
+  const bool padded_rows = p.is_padded(rows);
+  if (padded_rows && p.fresh(rows, State::zero()).size() > 1)
+    refuse("an embedding table with a merged dimension of rows");
+  call.integer(3, -1);
+  const Value raw = call.tensor(1);
+  if (call.boolean(4, false) && raw.padded())
+    refuse("gradients by frequency: padded indices would count");
+  const Value index = safe_index(p, raw, padded_rows ? std::nullopt : p.pool().constant(rows));
   // The padded rows go to row 0, with gradient 0.
   std::vector<Place> places;
   for (const Place& place : grad.places()) {
@@ -47,8 +60,13 @@ Results embedding_backward(const Call& call) {
   ArgList args = call.args();
   args[0] = Pass::ref(grad);
   args[1] = Pass::ref(index);
-  Layout dims = {p.fresh(call.sizes()[0], State::finite()), grad.dims.back()};
-  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(), grad.data));
+  Layout dims = {p.fresh(call.sizes()[0], State::zero()), grad.dims.back()};
+  for (size_t k = 0; k < dims[1].size(); ++k) {
+    const State s = grad.at({grad.rank() - 1, k});
+    dims[1][k].state = s.is_zero() ? s : finite_if(s.is_finite());
+  }
+  return one(p.result(p.emit(call.op(), std::move(args)), std::move(dims), call.type(),
+                      finite_if(grad.data.is_finite())));
 }
 
 // x[i0, i1, ...]: index tensors broadcast against each other; x keeps its other dimensions.
@@ -128,14 +146,22 @@ Results gather(const Call& call) {
   Layout dims;
   for (size_t other = 0; other < rank; ++other) {
     Dim dim = i.dims[other];
+    bool shorter = false;
     if (other != d && (x.padded(other) || i.padded(other))) {
-      if (i.uniform) dim = x.dims[other];
-      if (!p.same(x.dims[other], dim)) refuse("an index is padded differently from what it reads");
+      if (i.uniform && p.product(dim) == p.size(x, other)) dim = x.dims[other];
+      if (!p.same(x.dims[other], dim)) {
+        // The first rows of x; those behind them are true ones, or padding.
+        shorter = true;
+        if (dim.size() > 1 || x.dims[other].size() > 1 || p.product(dim) == p.size(x, other))
+          refuse("an index is padded differently from what it reads");
+        p.require(p.pool().sub(p.size(x, other), p.product(dim)));
+      }
     }
     for (size_t k = 0; k < dim.size(); ++k) {
       if (!dim[k].padded) continue;
       dim[k].state = x.uniform    ? State::constant(*x.uniform)
                      : other == d ? x.outside(d)
+                     : shorter    ? x.any()
                                   : x.at({other, k});
     }
     dims.push_back(std::move(dim));
@@ -162,7 +188,7 @@ Value safe_index(Pass& p, const Value& index, std::optional<int64_t> size) {
 }
 
 void add_index_rules(RuleTable& table) {
-  table.add({"embedding"}, embedding, "padded indices read row 0");
+  table.add({"embedding"}, embedding, "true rows are in front; padded indices read row 0");
   table.add({"embedding_dense_backward"}, embedding_backward, "padded rows add 0 to row 0");
   table.add({"index", "_unsafe_index"}, index,
             "true coordinates become padded ones; padded indices read position 0");

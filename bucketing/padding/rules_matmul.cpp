@@ -103,30 +103,75 @@ Results matmul(const Call& call) {
                       call.type(), m.data));
 }
 
-Results add_matmul(const Call& call) {
-  Pass& p = call.pass();
-  const Value c = call.tensor(0);
-  Product m = multiply(p, call.tensor(1), call.tensor(2));
+void no_varying_factors(const Call& call) {
   for (const char* name : {"beta", "alpha"}) {
     if (std::holds_alternative<Expr>(call.arg(99, name).v))
       refuse("a factor that varies with the sizes");
   }
-  for (size_t d = 0; d < m.dims.size(); ++d) {
-    for (size_t k = 0; k < m.dims[d].size(); ++k) {
-      if (!m.dims[d][k].padded) continue;
-      const State bias = p.state_at(c, m.dims.size(), {d, k}, m.dims);
-      m.dims[d][k].state = finite_if(bias.is_finite() && m.dims[d][k].state.is_finite());
+}
+
+// c plus a product of layout `dims`: what the sum's padding holds.
+void add_states(Pass& p, const Value& c, Layout& dims) {
+  if (c.rank() > dims.size()) refuse("a sum of other ranks");
+  for (size_t d = 0; d < dims.size(); ++d) {
+    for (size_t k = 0; k < dims[d].size(); ++k) {
+      if (!dims[d][k].padded) continue;
+      const State bias = p.state_at(c, dims.size(), {d, k}, dims);
+      dims[d][k].state = finite_if(bias.is_finite() && dims[d][k].state.is_finite());
     }
   }
-  if (c.rank() > m.dims.size()) refuse("a sum of other ranks");
-  const size_t skip = m.dims.size() - c.rank();
+  const size_t skip = dims.size() - c.rank();
   for (size_t d = 0; d < c.rank(); ++d) {
-    if (!c.uniform && !c.dims[d].empty() && !p.same(c.dims[d], m.dims[d + skip]))
+    if (!c.uniform && !c.dims[d].empty() && !p.same(c.dims[d], dims[d + skip]))
       refuse("what is added is padded differently");
   }
+}
+
+Results add_matmul(const Call& call) {
+  Pass& p = call.pass();
+  const Value c = call.tensor(0);
+  Product m = multiply(p, call.tensor(1), call.tensor(2));
+  no_varying_factors(call);
+  add_states(p, c, m.dims);
   const ArgList args = {Pass::ref(c), Pass::ref(m.a), Pass::ref(m.b)};
   return one(p.result(p.emit(call.op(), args, call.kwargs()), std::move(m.dims), call.type(),
                       finite_if(m.data.is_finite() && data_of(c).is_finite())));
+}
+
+// c + sum of a[i] @ b[i]: the batch is summed up, too.
+Results add_batches(const Call& call) {
+  Pass& p = call.pass();
+  const Value c = call.tensor(0);
+  Value a = call.tensor(1);
+  Value b = call.tensor(2);
+  if (a.rank() != 3 || b.rank() != 3) refuse("a product of other ranks");
+  no_varying_factors(call);
+  contract(p, a, 2, b, 1);
+  contract(p, a, 0, b, 0);
+  tame(p, a);
+  tame(p, b);
+  Layout dims = {outer(a.dims[1], b.any()), outer(b.dims[2], a.any())};
+  add_states(p, c, dims);
+  const bool finite = data_of(a).is_finite() && data_of(b).is_finite() && data_of(c).is_finite();
+  return one(p.result(p.emit(call.op(), {Pass::ref(c), Pass::ref(a), Pass::ref(b)}, call.kwargs()),
+                      std::move(dims), call.type(), finite_if(finite)));
+}
+
+// c + a @ v.
+Results add_mv(const Call& call) {
+  Pass& p = call.pass();
+  const Value c = call.tensor(0);
+  Value a = call.tensor(1);
+  Value v = call.tensor(2);
+  if (a.rank() != 2 || v.rank() != 1) refuse("a product of other ranks");
+  no_varying_factors(call);
+  contract(p, a, 1, v, 0);
+  tame(p, a);
+  Layout dims = {outer(a.dims[0], v.any())};
+  add_states(p, c, dims);
+  const bool finite = data_of(a).is_finite() && data_of(v).is_finite() && data_of(c).is_finite();
+  return one(p.result(p.emit(call.op(), {Pass::ref(c), Pass::ref(a), Pass::ref(v)}, call.kwargs()),
+                      std::move(dims), call.type(), finite_if(finite)));
 }
 
 Results dot(const Call& call) {
@@ -221,6 +266,8 @@ void add_matmul_rules(RuleTable& table) {
   static constexpr std::string_view kWhy = "padded terms of the sum are 0 times something finite";
   table.add({"mm", "bmm", "_int_mm"}, matmul, kWhy);
   table.add({"addmm", "baddbmm"}, add_matmul, kWhy);
+  table.add({"addbmm"}, add_batches, kWhy);
+  table.add({"addmv"}, add_mv, kWhy);
   table.add({"dot", "vdot"}, dot, kWhy);
   table.add({"mv"}, mv, kWhy);
   table.add({"linear"}, linear, kWhy);

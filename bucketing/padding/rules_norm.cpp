@@ -1,5 +1,5 @@
-// Normalizations. Over dimensions without padding they run as they are; over padded ones they are
-// written out with true counts.
+// Batch and group norm. Over dimensions without padding they run as they are; over padded ones they
+// are written out with true counts.
 #include <fmt/format.h>
 
 #include "bucketing/padding/rule.hpp"
@@ -13,65 +13,6 @@ bool tail_is_padded(const Value& x, size_t from) {
   }
   return false;
 }
-
-Layout head_layout(const Value& x, size_t split, bool keep_tail) {
-  Layout dims;
-  for (size_t d = 0; d < x.rank(); ++d) dims.push_back(d < split || keep_tail ? x.dims[d] : Dim{});
-  return with_states(std::move(dims), [](const State& s) { return finite_if(s.is_finite()); });
-}
-
-Results layer_norm(const Call& call) {
-  Pass& p = call.pass();
-  const Value x = call.tensor(0);
-  if (call.exprs(1).size() > x.rank()) refuse("a norm over more dimensions than there are");
-  const size_t split = x.rank() - call.exprs(1).size();
-  if (tail_is_padded(x, split)) refuse("a layer norm over a padded dimension");
-  ArgList args = call.args();
-  args[0] = Pass::ref(x);
-  const auto count = static_cast<int64_t>(call.node().outs.size());
-  const int64_t first = p.emit_several(call.op(), count, std::move(args), call.kwargs());
-  Results out;
-  for (int64_t i = 0; i < count; ++i) {
-    const State data = finite_if(x.data.is_finite());
-    out.emplace_back(p.result(first + i, head_layout(x, split, i == 0),
-                              call.type(static_cast<size_t>(i)), data));
-  }
-  return out;
-}
-
-// (grad, x, shape, statistics..., weight, [bias], mask): gradients of weight and bias sum over
-// rows.
-Results layer_norm_backward(const Call& call) {
-  Pass& p = call.pass();
-  const bool rms = call.name() == "_fused_rms_norm_backward";
-  const size_t statistics = rms ? 1 : 2;
-  const Value grad = p.need(call.tensor(0), int64_t{0});
-  const Value x = p.finite(call.tensor(1));
-  if (call.exprs(2).size() > x.rank()) refuse("a norm over more dimensions than there are");
-  const size_t split = x.rank() - call.exprs(2).size();
-  if (tail_is_padded(x, split)) refuse("a layer norm over a padded dimension");
-  ArgList args = call.args();
-  args[0] = Pass::ref(grad);
-  args[1] = Pass::ref(x);
-  for (size_t i = 0; i < statistics; ++i) args[3 + i] = Pass::ref(p.finite(call.tensor(3 + i)));
-  const auto count = static_cast<int64_t>(call.node().outs.size());
-  const int64_t first = p.emit_several(call.op(), count, std::move(args), call.kwargs());
-  Results out;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto k = static_cast<size_t>(i);
-    if (!call.is_tensor_result(k)) {
-      out.emplace_back();
-      continue;
-    }
-    Layout dims = i == 0 ? with_states(x.dims, [](const State&) { return State::zero(); })
-                         : p.fresh(call.sizes(k), State::finite());
-    out.emplace_back(p.result(first + i, std::move(dims), call.type(k),
-                              finite_if(grad.data.is_finite() && x.data.is_finite())));
-  }
-  return out;
-}
-
-// ---- over padded dimensions, written out ----
 
 struct Writer {
   Pass& p;
@@ -115,6 +56,14 @@ double number(const Call& call, size_t at, double otherwise) {
   return s ? to_double(*s) : otherwise;
 }
 
+State data_of(const Value& v) {
+  return v.uniform ? State::constant(*v.uniform) : v.data;
+}
+
+bool is_input(Pass& p, const Value& v) {
+  return v.id >= 0 && v.id < static_cast<int64_t>(p.graph().inputs.size());
+}
+
 void check_batch_norm(const Value& x) {
   if (x.rank() < 2) refuse("a batch norm of vectors");
   if (x.dtype.name() == "bfloat16" || x.dtype.name() == "float16")
@@ -151,28 +100,38 @@ Results batch_norm(const Call& call) {
   const double eps = number(call, after + (fixed ? 1 : 2), 1e-5);
   if (training && !functional && !no_stats)
     refuse("a batch norm that changes its statistics in place");
-  const auto weight = call.maybe_tensor(1);
-  const auto bias = call.maybe_tensor(2);
   // Per channel: what is in the padding of a parameter or statistic gets into the result's.
-  bool finite = x.any().is_finite();
+  const auto channels = [&](size_t k) {
+    auto v = call.maybe_tensor(k);
+    if (v) p.conform(*v, 0, x.dims[1]);
+    return v;
+  };
+  const auto weight = channels(1);
+  const auto bias = channels(2);
+  bool finite = x.any().is_finite() && eps > 0;
+  bool usual = data_of(x).is_finite() && eps > 0;
   for (size_t k = 1; k <= (no_stats ? 2 : 4); ++k) {
     const auto v = call.maybe_tensor(k);
-    if (!v) continue;
     const bool statistic = k >= 3;
-    if (!(training && statistic)) finite &= v->any().is_finite() && !(statistic && v->padded());
+    if (!v || (training && statistic)) continue;
+    finite &= v->any().is_finite() && !(statistic && v->padded());
+    // A variance that is computed may be less than zero.
+    usual &= data_of(*v).is_finite() && !(k == 4 && !is_input(p, *v));
   }
-  const State out_state = finite_if(finite);
-  const Layout dims = with_states(x.dims, [&](const State&) { return out_state; });
-  const auto stat = [&](size_t k, int64_t id, const State& padding = State::finite()) {
-    return p.result(id, p.fresh(call.sizes(k), padding), call.type(k), State::finite());
+  const Layout dims = with_states(x.dims, [&](const State&) { return finite_if(finite && usual); });
+  const auto stat = [&](size_t k, int64_t id, bool padding, bool data) {
+    Layout one_dim =
+        with_states({x.dims[1]}, [&](const State&) { return finite_if(padding && data); });
+    return p.result(id, std::move(one_dim), call.type(k), finite_if(data));
   };
   Results out;
   if (!training) {
-    const Value mean = call.tensor(3);
-    const Value variance = call.tensor(4);
-    const int64_t factor = inverse_root(w, variance.id, eps);
-    out.emplace_back(p.result(normalized(w, x, mean.id, factor, weight, bias), dims, call.type(0),
-                              finite_if(x.data.is_finite())));
+    const auto mean = channels(3);
+    const auto variance = channels(4);
+    if (!mean || !variance) refuse("a batch norm without statistics");
+    const int64_t factor = inverse_root(w, variance->id, eps);
+    out.emplace_back(p.result(normalized(w, x, mean->id, factor, weight, bias), dims, call.type(0),
+                              finite_if(usual)));
     // In evaluation the saved statistics are empty; nothing reads them.
     for (size_t k = 1; k < call.node().outs.size(); ++k) {
       if (k >= 3) {
@@ -180,7 +139,8 @@ Results batch_norm(const Call& call) {
       } else {
         const int64_t id = p.emit("aten.full.default", {Pass::size_list(call.sizes(k)), Arg{0.0}},
                                   {{"dtype", Arg{call.type(k).dtype}}, {"device", p.device()}});
-        out.emplace_back(stat(k, id));
+        out.emplace_back(
+            p.result(id, p.fresh(call.sizes(k), State::zero()), call.type(k), State::zero()));
       }
     }
     return out;
@@ -192,21 +152,23 @@ Results batch_norm(const Call& call) {
   const int64_t mean = w.div(w.sum(y.id, over, false), p.truth(count));
   Value centred = p.made(w.sub(y.id, per_channel(p, mean, x)),
                          with_states(x.dims, [](const State&) { return State::anything(); }),
-                         x.dtype, State::finite());
+                         x.dtype, finite_if(data_of(x).is_finite()));
   centred = p.masked(centred, places, int64_t{0}, false);
   const int64_t variance = w.div(w.sum(w.mul(centred.id, centred.id), over, false), p.truth(count));
   const int64_t factor = inverse_root(w, variance, eps);
-  out.emplace_back(p.result(normalized(w, x, mean, factor, weight, bias), dims, call.type(0),
-                            finite_if(x.data.is_finite())));
-  out.emplace_back(stat(1, mean));
-  out.emplace_back(stat(2, factor));
+  const bool plain = data_of(x).is_finite();
+  out.emplace_back(
+      p.result(normalized(w, x, mean, factor, weight, bias), dims, call.type(0), finite_if(usual)));
+  out.emplace_back(stat(1, mean, true, plain));
+  out.emplace_back(stat(2, factor, eps > 0, plain && eps > 0));
   if (functional) {
     const int64_t unbiased =
         w.mul(variance, w.div(p.truth(count), p.truth(p.pool().sub(count, p.num(1)))));
     const auto moved = [&](size_t k, int64_t now) {
-      const Value was = call.tensor(k);
+      auto was = call.tensor(k);
+      p.conform(was, 0, x.dims[1]);
       const int64_t id = w.add(w.scaled(was.id, 1 - momentum), w.scaled(now, momentum));
-      out.emplace_back(stat(k, id, finite_if(was.any().is_finite())));
+      out.emplace_back(stat(k, id, was.any().is_finite(), plain && data_of(was).is_finite()));
     };
     moved(3, mean);
     moved(4, unbiased);
@@ -221,13 +183,22 @@ Results batch_norm_backward(const Call& call) {
   const Value grad = p.need(call.tensor(0), int64_t{0});
   const Value x = p.finite(call.tensor(1));
   check_batch_norm(x);
-  const auto weight = call.maybe_tensor(2);
+  auto weight = call.maybe_tensor(2);
+  if (weight) weight = p.finite(*weight);
   const bool training = call.boolean(7, false);
   const double eps = number(call, 8, 1e-5);
   const auto over = all_but_channel(x);
-  const int64_t mean = p.finite(call.tensor(training ? 5 : 3)).id;
-  const int64_t factor =
-      training ? p.finite(call.tensor(6)).id : inverse_root(w, call.tensor(4).id, eps);
+  Value centre = p.finite(call.tensor(training ? 5 : 3));
+  Value spread = training ? p.finite(call.tensor(6)) : p.need(call.tensor(4), int64_t{1});
+  p.conform(centre, 0, x.dims[1]);
+  p.conform(spread, 0, x.dims[1]);
+  if (weight) p.conform(*weight, 0, x.dims[1]);
+  const int64_t mean = centre.id;
+  const int64_t factor = training ? spread.id : inverse_root(w, spread.id, eps);
+  const bool usual = data_of(grad).is_finite() && data_of(x).is_finite() &&
+                     data_of(centre).is_finite() && data_of(spread).is_finite() &&
+                     (!weight || data_of(*weight).is_finite()) &&
+                     (training || (eps > 0 && is_input(p, spread)));
   const int64_t xhat = w.mul(w.sub(x.id, per_channel(p, mean, x)), per_channel(p, factor, x));
   const int64_t grad_bias = w.sum(grad.id, over, false);
   const int64_t grad_weight = w.sum(w.mul(grad.id, xhat), over, false);
@@ -247,10 +218,9 @@ Results batch_norm_backward(const Call& call) {
       out.emplace_back();
       continue;
     }
-    Layout dims = k == 0 ? with_states(x.dims, [](const State&) { return State::finite(); })
-                         : p.fresh(call.sizes(k), State::finite());
-    out.emplace_back(p.result(ids[k], std::move(dims), call.type(k),
-                              finite_if(grad.data.is_finite() && x.data.is_finite())));
+    Layout dims = k == 0 ? x.dims : Layout{x.dims[1]};
+    dims = with_states(std::move(dims), [&](const State&) { return finite_if(usual); });
+    out.emplace_back(p.result(ids[k], std::move(dims), call.type(k), finite_if(usual)));
   }
   return out;
 }
@@ -269,8 +239,15 @@ Results group_norm(const Call& call) {
     args[0] = Pass::ref(x);
     const int64_t first = p.emit_several(call.op(), 3, std::move(args), call.kwargs());
     Results out;
-    const State data = finite_if(x.data.is_finite());
-    out.emplace_back(p.result(first, head_layout(x, x.rank(), true), call.type(0), data));
+    bool finite = number(call, 7, 1e-5) > 0;
+    const State data = finite_if(data_of(x).is_finite() && finite);
+    for (const size_t k : {1, 2}) {
+      if (const auto v = call.maybe_tensor(k)) finite = finite && v->any().is_finite();
+    }
+    Layout weighted =
+        with_states(x.dims, [&](const State& s) { return finite_if(s.is_finite() && finite); });
+    out.emplace_back(p.result(first, std::move(weighted), call.type(0),
+                              finite_if(data_of(x).is_finite() && finite)));
     for (size_t k = 1; k < 3; ++k) {
       Layout dims = {
           with_states({x.dims[0]}, [](const State& s) { return finite_if(s.is_finite()); })[0],
@@ -306,24 +283,30 @@ Results group_norm(const Call& call) {
   const int64_t mean = w.div(w.sum(y.id, over, true), p.truth(count));
   Value centred =
       p.made(w.sub(y.id, mean), with_states(y.dims, [](const State&) { return State::anything(); }),
-             x.dtype, State::finite());
+             x.dtype, finite_if(data_of(x).is_finite()));
   centred = p.masked(centred, places, int64_t{0}, false);
   const int64_t variance = w.div(w.sum(w.mul(centred.id, centred.id), over, true), p.truth(count));
   const int64_t factor = inverse_root(w, variance, number(call, 7, 1e-5));
   std::vector<Expr> whole;
   for (size_t d = 0; d < x.rank(); ++d) whole.push_back(p.size(x, d));
   int64_t id = p.reshape(w.mul(centred.id, factor), whole);
-  if (const auto weight = call.maybe_tensor(1)) id = w.mul(id, per_channel(p, weight->id, x));
-  if (const auto bias = call.maybe_tensor(2)) id = w.add(id, per_channel(p, bias->id, x));
+  bool usual = data_of(x).is_finite() && number(call, 7, 1e-5) > 0;
+  const State data = finite_if(usual);
+  for (const size_t k : {1, 2}) {
+    const auto v = call.maybe_tensor(k);
+    if (!v) continue;
+    id = k == 1 ? w.mul(id, per_channel(p, v->id, x)) : w.add(id, per_channel(p, v->id, x));
+    usual = usual && data_of(*v).is_finite();
+  }
   Results out;
   out.emplace_back(p.result(id, with_states(x.dims, [](const State&) { return State::anything(); }),
-                            call.type(0), finite_if(x.data.is_finite())));
+                            call.type(0), finite_if(usual)));
   const int64_t statistics[] = {mean, factor};
   for (size_t k = 0; k < 2; ++k) {
     Layout small = {with_states({x.dims[0]}, [](const State&) { return State::anything(); })[0],
                     p.fresh(p.num(groups), State::finite())};
     out.emplace_back(p.result(p.reshape(statistics[k], call.sizes(k + 1)), std::move(small),
-                              call.type(k + 1), finite_if(x.data.is_finite())));
+                              call.type(k + 1), data));
   }
   return out;
 }
@@ -331,9 +314,6 @@ Results group_norm(const Call& call) {
 }  // namespace
 
 void add_norm_rules(RuleTable& table) {
-  table.add({"native_layer_norm", "_fused_rms_norm"}, layer_norm, "rows are normalized one by one");
-  table.add({"native_layer_norm_backward", "_fused_rms_norm_backward"}, layer_norm_backward,
-            "padded rows have gradient 0 and finite values");
   table.add({"_native_batch_norm_legit_functional", "_native_batch_norm_legit",
              "_native_batch_norm_legit_no_training", "native_batch_norm"},
             batch_norm, "statistics of true elements over true counts");

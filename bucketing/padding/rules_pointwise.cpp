@@ -84,6 +84,34 @@ Value harmless(const Call& call, size_t position, Value v) {
   return v;
 }
 
+// One half of a dimension times the sigmoid of the other.
+Results gated(const Call& call) {
+  Pass& p = call.pass();
+  const bool backward = call.name() == "glu_backward";
+  const Value x = call.tensor(backward ? 1 : 0);
+  const size_t d = wrap(call.integer(backward ? 2 : 1, -1), x.rank());
+  if (x.padded(d)) refuse("halves of a padded dimension");
+  Layout dims = x.dims;
+  bool finite = x.any().is_finite();
+  State data = finite_if(x.data.is_finite());
+  ArgList args = call.args();
+  args[backward ? 1 : 0] = Pass::ref(x);
+  if (backward) {
+    Value grad = call.tensor(0);
+    for (size_t i = 0; i < x.rank(); ++i) {
+      if (i != d) p.conform(grad, i, x.dims[i]);
+    }
+    finite = finite && grad.any().is_finite();
+    data = finite_if(data.is_finite() && grad.data.is_finite());
+    args[0] = Pass::ref(grad);
+  } else {
+    dims[d] = p.fresh(call.sizes()[d], State::finite());
+  }
+  dims = with_states(std::move(dims), [&](const State&) { return finite_if(finite); });
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                      call.type(), data));
+}
+
 }  // namespace
 
 Results pointwise(const Call& call) {
@@ -339,6 +367,7 @@ void add_pointwise_rules(RuleTable& table) {
                            "fill"}) {
     table.add({name}, pointwise, kWhy);
   }
+  table.add({"glu", "glu_backward"}, gated, "halves of a dimension without padding, elementwise");
 }
 
 }  // namespace nc::padding

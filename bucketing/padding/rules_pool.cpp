@@ -89,40 +89,84 @@ Results average_backward(const Call& call) {
                       finite_if(grad.data.is_finite())));
 }
 
-// Positions of maxima count through the plane: row * width + column.
-int64_t other_width(Pass& p, int64_t index, Expr width, bool to_true) {
-  const int64_t from = to_true ? p.bucket_size(width) : p.truth(width);
-  const int64_t to = to_true ? p.truth(width) : p.bucket_size(width);
-  const int64_t row = p.emit("aten.div.Tensor_mode", {Pass::ref(index), Pass::ref(from)},
-                             {{"rounding_mode", Arg{std::string("floor")}}});
-  return p.binary("aten.add.Tensor", p.binary("aten.mul.Tensor", row, to),
-                  p.binary("aten.remainder.Tensor", index, from));
+// The plane that positions of maxima count through: its dimensions, outermost first.
+Dim plane(const Value& x, size_t count) {
+  Dim dim;
+  for (size_t d = x.rank() - count; d < x.rank(); ++d) {
+    if (x.dims[d].empty()) continue;
+    dim.push_back(x.dims[d][0]);
+  }
+  return dim;
+}
+
+bool counts_differ(const Value& x, size_t count) {
+  for (size_t d = x.rank() - count + 1; d < x.rank(); ++d) {
+    if (x.padded(d)) return true;
+  }
+  return false;
+}
+
+int64_t true_positions(Pass& p, int64_t index, const Value& x, size_t count) {
+  return counts_differ(x, count) ? to_true(p, index, plane(x, count)) : index;
+}
+int64_t padded_positions(Pass& p, int64_t index, const Value& x, size_t count) {
+  return counts_differ(x, count) ? p.to_padded(index, plane(x, count), true) : index;
+}
+
+void check_maximum(const Value& x, size_t count, const std::vector<Place>& places, bool ceil) {
+  if (x.rank() <= count) refuse("pooling of other ranks");
+  check(x, places);
+  if (!places.empty() && ceil) refuse("pooling with ceil_mode over a padded dimension");
+}
+
+Layout maxima(const Call& call, const Value& x, const State& before, size_t count,
+              const std::vector<Place>& places) {
+  Layout values = pooled(call, x, 0, count, State::anything());
+  for (size_t d = 0; d + count < x.rank(); ++d) {
+    for (Factor& f : values[d])
+      f.state = places.empty() ? finite_if(before.is_finite()) : State::anything();
+  }
+  return values;
 }
 
 // (x, kernel, stride, padding, dilation, ceil) -> values, positions
 Results maximum(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
-  if (x.rank() < 3) refuse("pooling of a line");
-  const auto places = spatial(x, 2);
-  check(x, places);
-  if (!places.empty() && call.boolean(5, false))
-    refuse("pooling with ceil_mode over a padded dimension");
+  // Offsets inside of windows, or positions in the plane.
+  const bool offsets = call.name() == "_low_memory_max_pool_with_offsets";
+  const size_t count = offsets ? call.integers(1).size() : windows(call.name());
+  const auto places = spatial(x, count);
+  check_maximum(x, count, places, call.boolean(5, false));
   const State before = x.any();
   x = p.need(x, lowest(x.dtype), places);
   ArgList args = call.args();
   args[0] = Pass::ref(x);
   const int64_t first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
-  const size_t last = x.rank() - 1;
-  const int64_t where =
-      x.padded(last) ? other_width(p, first + 1, p.size(x, last), true) : first + 1;
-  Layout values = pooled(call, x, 0, 2, State::anything());
-  for (size_t d = 0; d + 2 < x.rank(); ++d) {
-    for (Factor& f : values[d])
-      f.state = places.empty() ? finite_if(before.is_finite()) : State::anything();
+  const int64_t where = offsets ? first + 1 : true_positions(p, first + 1, x, count);
+  return {
+      p.result(first, maxima(call, x, before, count, places), call.type(0),
+               finite_if(x.data.is_finite())),
+      p.result(where, pooled(call, x, 1, count, State::finite()), call.type(1), State::finite())};
+}
+
+// (offsets, kernel, sizes of the plane, stride, padding, dilation)
+Results offsets_to_positions(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const auto sizes = call.exprs(2);
+  ArgList args = call.args();
+  args[0] = Pass::ref(x);
+  int64_t id = p.emit(call.op(), std::move(args), call.kwargs());
+  Dim dim;
+  bool differ = false;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    dim.push_back({sizes[d], p.is_padded(sizes[d]), State::finite()});
+    differ = differ || (d > 0 && p.is_padded(sizes[d]));
   }
-  return {p.result(first, std::move(values), call.type(0), finite_if(x.data.is_finite())),
-          p.result(where, pooled(call, x, 1, 2, State::finite()), call.type(1), State::finite())};
+  if (differ) id = to_true(p, id, dim);
+  return one(p.result(id, with_states(x.dims, [](const State&) { return State::finite(); }),
+                      call.type(), State::finite()));
 }
 
 // (grad, x, kernel, stride, padding, dilation, ceil, positions)
@@ -130,49 +174,17 @@ Results maximum_backward(const Call& call) {
   Pass& p = call.pass();
   Value grad = call.tensor(0);
   const Value x = call.tensor(1);
-  if (x.rank() < 3) refuse("pooling of a line");
-  const auto places = spatial(x, 2);
-  check(x, places);
-  if (!places.empty() && call.boolean(6, false))
-    refuse("pooling with ceil_mode over a padded dimension");
+  const size_t count = windows(call.name());
+  check_maximum(x, count, spatial(x, count), call.boolean(6, false));
   grad = p.need(grad, int64_t{0});
   const Value where = safe_index(p, call.tensor(7), std::nullopt);
-  const size_t last = x.rank() - 1;
   ArgList args = call.args();
   args[0] = Pass::ref(grad);
   args[1] = Pass::ref(x);
-  args[7] = Pass::ref(x.padded(last) ? other_width(p, where.id, p.size(x, last), false) : where.id);
+  args[7] = Pass::ref(padded_positions(p, where.id, x, count));
   return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
                       with_states(x.dims, [](const State&) { return State::finite(); }),
                       call.type(), finite_if(grad.data.is_finite())));
-}
-
-// Over dimensions without padding; the windows of others depend on their true size.
-Results adaptive(const Call& call) {
-  Pass& p = call.pass();
-  const Value x = call.tensor(0);
-  const size_t count = windows(call.name());
-  if (!spatial(x, count).empty()) refuse("adaptive pooling over a padded dimension");
-  ArgList args = call.args();
-  args[0] = Pass::ref(x);
-  const State state = finite_if(x.any().is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
-                      pooled(call, x, 0, count, state), call.type(),
-                      finite_if(x.data.is_finite())));
-}
-
-Results adaptive_backward(const Call& call) {
-  Pass& p = call.pass();
-  const Value grad = call.tensor(0);
-  const Value x = call.tensor(1);
-  if (!spatial(x, windows(call.name())).empty()) refuse("adaptive pooling over a padded dimension");
-  ArgList args = call.args();
-  args[0] = Pass::ref(grad);
-  args[1] = Pass::ref(x);
-  const State state = finite_if(grad.any().is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
-                      with_states(x.dims, [&](const State&) { return state; }), call.type(),
-                      finite_if(grad.data.is_finite())));
 }
 
 }  // namespace
@@ -182,14 +194,14 @@ void add_pool_rules(RuleTable& table) {
             "windows at true positions see true elements and zeros");
   table.add({"avg_pool2d_backward", "avg_pool3d_backward"}, average_backward,
             "gradients of windows that do not exist are 0");
-  table.add({"max_pool2d_with_indices"}, maximum,
-            "padding is the lowest value; positions count in true widths");
-  table.add({"max_pool2d_with_indices_backward"}, maximum_backward,
-            "gradients of windows that do not exist are 0");
-  table.add({"_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d"}, adaptive,
-            "planes without padding, one by one");
-  table.add({"_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"}, adaptive_backward,
-            "planes without padding, one by one");
+  table.add({"max_pool2d_with_indices", "max_pool3d_with_indices"}, maximum,
+            "padding is the lowest value; positions count in true sizes");
+  table.add({"_low_memory_max_pool_with_offsets"}, maximum,
+            "padding is the lowest value; offsets count inside of a window");
+  table.add({"_low_memory_max_pool_offsets_to_indices"}, offsets_to_positions,
+            "positions count in true sizes");
+  table.add({"max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"},
+            maximum_backward, "gradients of windows that do not exist are 0");
 }
 
 }  // namespace nc::padding

@@ -1,5 +1,6 @@
 // Running sums and the like, and sorting.
 #include <algorithm>
+#include <cmath>
 
 #include "bucketing/padding/rule.hpp"
 
@@ -42,26 +43,23 @@ Results cumulative(const Call& call) {
           p.result(first + 1, std::move(where), call.type(1), State::non_negative())};
 }
 
-// Positions in a merged dimension, from padded to true coordinates.
-int64_t to_true(Pass& p, int64_t index, const Dim& dim) {
-  if (dim.size() < 2) return index;
-  int64_t rest = index;
-  int64_t out = 0;
-  Expr stride = p.num(1);
-  for (size_t k = dim.size(); k-- > 0;) {
-    int64_t digit = rest;
-    if (k > 0) {
-      const int64_t size = p.bucket_size(dim[k].size);
-      digit = p.binary("aten.remainder.Tensor", rest, size);
-      rest = p.emit("aten.div.Tensor_mode", {Pass::ref(rest), Pass::ref(size)},
-                    {{"rounding_mode", Arg{std::string("floor")}}});
-    }
-    out = k + 1 == dim.size() ? digit
-                              : p.binary("aten.add.Tensor", out,
-                                         p.binary("aten.mul.Tensor", digit, p.truth(stride)));
-    stride = p.pool().mul(stride, dim[k].size);
-  }
-  return out;
+// Values and positions; elements that are equal keep their order.
+int64_t sorted(Pass& p, const Value& x, size_t d, bool descending) {
+  return p.emit_several("aten.sort.stable", 2, {Pass::ref(x)},
+                        {{"stable", Arg{true}},
+                         {"dim", Arg{static_cast<int64_t>(d)}},
+                         {"descending", Arg{descending}}});
+}
+
+// The first `count` of the two results at `first`, again side by side.
+int64_t front(Pass& p, int64_t first, size_t d, Expr count) {
+  const auto part = [&](int64_t id) {
+    return p.emit("aten.slice.Tensor", {Pass::ref(id), Arg{static_cast<int64_t>(d)},
+                                        Arg{int64_t{0}}, Arg{count}, Arg{int64_t{1}}});
+  };
+  const int64_t values = part(first);
+  part(first + 1);
+  return values;
 }
 
 // Padding is made the last of all. It follows true elements that are as great, because it lies
@@ -77,15 +75,23 @@ Results sort(const Call& call) {
   const bool descending =
       is_topk ? call.boolean(3, true, "largest") : call.boolean(2, false, "descending");
   const Dim old = x.dims[d];
+  const Expr length = call.sizes()[d];
+  ArgList args = call.args();
+  int64_t first = 0;
   if (x.padded(d)) {
     if (x.dtype.is_bool()) refuse("sorting booleans");
-    x = p.need(x, descending ? lowest(x.dtype) : highest(x.dtype), x.places(d));
+    // NaN counts as the greatest of all; where the true part may hold it, so must the padding.
+    if (descending || data_of(x).is_finite()) {
+      x = p.need(x, descending ? lowest(x.dtype) : highest(x.dtype), x.places(d));
+    } else {
+      x = p.masked(x, x.places(d), std::nan(""), false);
+    }
+    first = sorted(p, x, d, descending);
+    if (is_topk) first = front(p, first, d, length);
+  } else {
+    args[0] = Pass::ref(x);
+    first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
   }
-  ArgList args = call.args();
-  Kwargs kwargs = call.kwargs();
-  args[0] = Pass::ref(x);
-  const int64_t first = p.emit_several(call.op(), 2, std::move(args), std::move(kwargs));
-  const Expr length = call.sizes()[d];
   Layout values = x.dims;
   Layout indices = with_states(x.dims, [](const State&) { return State::non_negative(); });
   const bool whole = p.is_padded(length);

@@ -281,21 +281,29 @@ Results triangle(const Call& call) {
   return one(p.result(id, std::move(dims), call.type(), join(x.data, State::zero())));
 }
 
-// The diagonal of two dimensions that are padded by the same length: it ends where they do.
+// Element i of a diagonal is x[i, i + offset], at every size: the true ones are in front, and what
+// follows lies in the padding of one of the two dimensions.
 Results diagonal(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
   const int64_t offset = call.integer(1, 0, "offset");
   const size_t a = wrap(call.integer(2, 0, "dim1"), x.rank());
   const size_t b = wrap(call.integer(3, 1, "dim2"), x.rank());
-  if (x.dims[a].size() > 1 || x.dims[b].size() > 1 || !p.same(x.dims[a], x.dims[b]))
-    refuse("a diagonal of different dimensions");
+  if (x.dims[a].size() > 1 || x.dims[b].size() > 1) refuse("a diagonal of a merged dimension");
+  const Expr length = call.sizes().back();
+  if (p.pool().is_opaque(length)) refuse("a diagonal of a length that the analysis does not know");
   Layout dims;
   for (size_t d = 0; d < x.rank(); ++d) {
     if (d != a && d != b) dims.push_back(x.dims[d]);
   }
-  const State state = x.padded(a) ? join(x.at({a, 0}), x.at({b, 0})) : State::finite();
-  dims.push_back(p.prefix_dim(call.sizes().back(), state));
+  State state = State::zero();
+  bool first = true;
+  for (const size_t d : {a, b}) {
+    if (!x.padded(d)) continue;
+    state = first ? x.at({d, 0}) : join(state, x.at({d, 0}));
+    first = false;
+  }
+  dims.push_back(p.prefix_dim(length, state));
   const int64_t id =
       p.emit("aten.diagonal.default", {Pass::ref(x), Arg{offset}, dim_arg(a), dim_arg(b)});
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
@@ -306,7 +314,7 @@ Results diagonal(const Call& call) {
 void add_slice_rules(RuleTable& table) {
   table.add({"slice"}, slice_rule,
             "a fixed start leaves a prefix; a moving one is read in true coordinates");
-  table.add({"narrow"}, narrow, "a slice");
+  table.add({"narrow", "narrow_copy"}, narrow, "a slice");
   table.add({"split", "split_with_sizes", "split_with_sizes_copy"}, split,
             "slices one after the other");
   table.add({"select"}, select, "one true position");
@@ -316,7 +324,7 @@ void add_slice_rules(RuleTable& table) {
   table.add({"flip", "rev"}, flip, "read backwards from the true end");
   table.add({"roll"}, roll, "read at (position - shift) modulo the true length");
   table.add({"tril", "triu"}, triangle, "true positions keep their coordinates");
-  table.add({"diagonal"}, diagonal, "the diagonal of two equal prefixes is a prefix");
+  table.add({"diagonal", "diagonal_copy"}, diagonal, "the diagonal of two prefixes is a prefix");
 }
 
 }  // namespace nc::padding

@@ -164,6 +164,46 @@ Results as_strided(const Call& call) {
                       x.data, x.uniform));
 }
 
+// (x, src, sizes, strides, offset) where the part written is all of x.
+Results as_strided_scatter(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  const Value src = call.tensor(1);
+  const auto sizes = call.exprs(2);
+  const auto strides = call.exprs(3);
+  Expr dense = p.num(1);
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (!p.pool().is_constant(sizes[i], 1) && strides[i] != dense)
+      refuse("as_strided with other than dense strides");
+    dense = p.pool().mul(dense, sizes[i]);
+  }
+  if (p.product(call.sizes()) != dense || !p.pool().is_constant(call.expr(4, 0), 0))
+    refuse("as_strided of a part");
+  if (src.uniform) return uniform_view(call, src, p.reshape(src.id, call.sizes()));
+  return one(p.result(p.reshape(src.id, call.sizes()), regroup(p, src.dims, call.sizes()),
+                      call.type(), src.data));
+}
+
+// Complex numbers as pairs, and back: one more, or one less, dimension of size 2 at the end.
+Results complex_view(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  Layout dims = x.dims;
+  for (const Place& place : x.places()) {
+    const State s = x.at(place);
+    dims[place.dim][place.factor].state = s.is_zero() ? s : finite_if(s.is_finite());
+  }
+  if (call.name() == "view_as_real") {
+    dims.push_back(p.fresh(p.num(2), State::finite()));
+  } else {
+    if (x.rank() == 0 || x.padded(x.rank() - 1)) refuse("pairs of other than two numbers");
+    dims.pop_back();
+  }
+  return one(p.result(
+      p.emit(call.op(), {Pass::ref(x)}), std::move(dims), call.type(),
+      finite_if(x.uniform ? State::constant(*x.uniform).is_finite() : x.data.is_finite())));
+}
+
 // x[i], x[i+1], ... along a dimension without padding.
 Results unbind(const Call& call) {
   Pass& p = call.pass();
@@ -249,7 +289,11 @@ Layout regroup(Pass& p, const Layout& from, const std::vector<Expr>& to) {
 void add_view_rules(RuleTable& table) {
   table.add({"view", "_unsafe_view", "reshape", "flatten", "unflatten", "view_copy"}, view,
             "elements keep their order; factors are regrouped, never split across a true length");
-  table.add({"permute"}, permute, "dimensions change places with all their factors");
+  table.add({"view_as_real", "view_as_complex"}, complex_view,
+            "pairs of numbers side by side; the other dimensions keep their places");
+  table.add({"as_strided_scatter"}, as_strided_scatter, "only where it writes all elements");
+  table.add({"permute", "permute_copy"}, permute,
+            "dimensions change places with all their factors");
   table.add({"transpose", "t", "numpy_T"}, transpose,
             "dimensions change places with all their factors");
   table.add({"squeeze"}, squeeze, "dimensions of size 1 have no factors");
