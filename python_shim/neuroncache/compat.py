@@ -316,6 +316,17 @@ def min_cut_partition(joint: Any, inputs: Sequence[Any], **keywords: Any) -> tup
     return forward, backward
 
 
+def joint_graph_passes(gm: Any) -> Any:
+    """Inductor's passes on a graph before it is cut into forward and backward, but for those that draw random numbers another way."""
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes as passes
+
+    settings = inductor_config()
+    if not settings.use_joint_graph_passes:
+        return gm
+    with settings.patch(fallback_random=True):
+        return passes(gm)
+
+
 def alias_outputs() -> frozenset[int]:
     """Which outputs of the forward graph at hand AOTAutograd turns into views of another tensor."""
     from torch._functorch._aot_autograd.schemas import OutputType

@@ -165,3 +165,42 @@ def test_inductor_on_padded_graphs(engine: ToolEngine) -> None:
         stats = neuroncache.stats()
         assert entries(loss) == 1 and stats["errors"] == 0 and stats["kinds"]["graph"]["builds"] <= 2 * stats["buckets"]
         assert 2 <= stats["buckets"] <= 3
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_inductors_own_passes_come_first_where_the_engine_knows_what_they_make(engine: ToolEngine, known: bool) -> None:
+    """Attention written by hand becomes SDPA. Where that could not be padded, the graph as it was is."""
+    weight = nn.Parameter(torch.randn(24, 24) / 10)
+
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.view(*x.shape[:2], 2, -1).transpose(1, 2) for part in (x @ weight).chunk(3, -1))
+        return ((q @ k.transpose(-2, -1)).div(2.0).softmax(-1) @ v).sum(-1)
+
+    asked: list[set[str]] = []
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        ops = {node["op"] for node in request["forward"]["nodes"]}
+        asked.append(ops)
+        fused = any("scaled_dot_product" in op for op in ops)
+        if fused and not known:
+            return {
+                "plan": 1,
+                "engine": "x",
+                "refusal": {"graph": "forward", "node": 0, "op": "sdpa", "reason": "none"},
+            }
+        return engine(request)
+
+    torch.manual_seed(0)
+    with bucketed(None, ask, strict=True, bucketing="on", verify="off") as name:
+        compiled = torch.compile(attention, backend=name, dynamic=True)
+        for shape in ((3, 5), (4, 9), (3, 6)):
+            x = torch.randn(*shape, 24)
+            results = []
+            for function in (compiled, attention):
+                given = x.clone().requires_grad_()
+                value = function(given)
+                value.square().sum().backward()
+                results.append((value.detach(), given.grad))
+            torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+        assert [any("scaled_dot_product" in op for op in ops) for ops in asked] == ([True] if known else [True, False])
+        assert neuroncache.stats()["buckets"] >= 2 and not neuroncache.stats()["refusals"]

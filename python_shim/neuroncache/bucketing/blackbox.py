@@ -63,6 +63,9 @@ class BlackBox:
     def decompositions(self) -> dict[Any, Any]:
         return compat.core_decompositions()
 
+    def improve(self, gm: fx.GraphModule) -> fx.GraphModule:
+        return gm
+
     def compile(self, gm: fx.GraphModule, inputs: Sequence[torch.Tensor], role: str) -> Function:
         grad = torch.is_grad_enabled()
         examples = [value.detach().requires_grad_(grad and value.requires_grad) for value in inputs]

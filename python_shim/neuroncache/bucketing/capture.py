@@ -102,9 +102,11 @@ def capture(
     decompositions: dict[Any, Any],
     forward: Callable[[list[Any]], Any],
     backward: Callable[[list[Any]], Any],
+    improve: Callable[[fx.GraphModule], fx.GraphModule] = lambda graph: graph,
 ) -> tuple[Callable[..., Any], Captured]:
     """Runs AOTAutograd. `forward` and `backward` become the compiled graphs: they take and return lists as AOTAutograd's own do,
-    `forward` with the ticket as its last output, `backward` with the ticket among its inputs (`ticket_position`).
+    `forward` with the ticket as its last output, `backward` with the ticket among its inputs (`ticket_position`). `improve`: what the compiler does to a joint graph, or to one
+    that has no backward, before anything else.
     Raises `Unsupported` for what cannot be captured; the graph is as it was then."""
     captured = Captured()
     try:
@@ -113,8 +115,8 @@ def capture(
             example_inputs,
             forward_compiler=lambda graph, inputs: _took(captured, graph, inputs, "forward", forward),
             backward_compiler=lambda graph, inputs: _took(captured, graph, inputs, "backward", backward),
-            inference_compiler=lambda graph, inputs: _took(captured, graph, inputs, "inference", forward),
-            partition=lambda joint, inputs, **keywords: _partition(captured, joint, inputs, keywords),
+            inference_compiler=lambda graph, inputs: _took(captured, improve(graph), inputs, "inference", forward),
+            partition=lambda joint, inputs, **keywords: _partition(captured, improve(joint), inputs, keywords),
             decompositions=decompositions,
         )
     except Unsupported:

@@ -95,34 +95,18 @@ def compile_symbolic(
         raise Unsupported("the first call is made with fake tensors")
     if compat.compiled_autograd_active():
         raise Unsupported("compiled autograd is on")
-    started = time.monotonic()
     dispatcher = Dispatcher()
-    if inner.differentiates:
-        blackbox.check_graph(gm)
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not inner.differentiates):
-        function, captured = capture(
-            gm,
-            example_inputs,
-            decompositions=inner.decompositions(),
-            forward=dispatcher.forward,
-            backward=dispatcher.backward,
-        )
+    try:
+        planned = _planned(gm, example_inputs, inner, dispatcher, inner.improve)
+    except Exception as error:
+        if inner.static_only or passes_through(error) or getattr(error, "passing", False):
+            raise
+        # What inductor made of the graph may be what has no rule.
+        dispatcher = Dispatcher()
+        planned = _planned(gm, example_inputs, inner, dispatcher, lambda graph: graph)
+    function, captured, plan, request = planned
     assert captured.forward is not None
     traced = time.monotonic()
-    request = captured.request(random=config.get("padded_random"))
-    if inner.differentiates:
-        request["claims"] = True
-    answer = engine.plan_for(request)
-    forward_constants = captured.forward.graph.constants
-    backward_constants = captured.backward.graph.constants if captured.backward is not None else []
-    try:
-        plan = Plan.parse(answer, request, forward_constants, backward_constants)
-    except Refusal as error:
-        error.source = _source(captured, error)
-        raise
-    if inner.differentiates:
-        wanted_for = [isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs]
-        blackbox.check_capture(answer, plan.forward, wanted_for)
     quarantine = Quarantine(cache, engine.digest(request), plan.engine)
     if reason := quarantine.reason():
         raise Unsupported(f"padding it gave a wrong result before: {reason}")
@@ -144,8 +128,7 @@ def compile_symbolic(
     if inner.differentiates:
         function = blackbox.Calls(dispatcher, gm, ExactShapes(gm, inner.name, stock)).function
 
-    counters.seconds("trace", traced - started)
-    counters.seconds("plan", time.monotonic() - traced)
+    counters.seconds("prepare", time.monotonic() - traced)
     places = {name: chooser.families[name] for name in plan.symbols}
     counters.note(symbols=places, masks=plan.masks, unify=[list(pair) for pair in plan.unify])
     log.info(
@@ -157,6 +140,47 @@ def compile_symbolic(
         f", not yet proven: {', '.join(plan.unproven)}" if plan.unproven else "",
     )
     return function
+
+
+def _planned(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    inner: Inner,
+    dispatcher: Dispatcher,
+    improve: Callable[[fx.GraphModule], fx.GraphModule],
+) -> tuple[Callable[..., Any], Captured, Plan, dict[str, Any]]:
+    """The graph as AOTAutograd has it, and the plan for it with its request. Raises `Unsupported`, a `Refusal` with the
+    user's line."""
+    started = time.monotonic()
+    if inner.differentiates:
+        blackbox.check_graph(gm)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not inner.differentiates):
+        function, captured = capture(
+            gm,
+            example_inputs,
+            decompositions=inner.decompositions(),
+            forward=dispatcher.forward,
+            backward=dispatcher.backward,
+            improve=improve,
+        )
+    assert captured.forward is not None
+    counters.seconds("trace", time.monotonic() - started)
+    started = time.monotonic()
+    request = captured.request(random=config.get("padded_random"))
+    if inner.differentiates:
+        request["claims"] = True
+    answer = engine.plan_for(request)
+    constants = [side.graph.constants for side in captured.sides()]
+    try:
+        plan = Plan.parse(answer, request, *constants)
+    except Refusal as error:
+        error.source = _source(captured, error)
+        raise
+    if inner.differentiates:
+        wanted_for = [isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs]
+        blackbox.check_capture(answer, plan.forward, wanted_for)
+    counters.seconds("plan", time.monotonic() - started)
+    return function, captured, plan, request
 
 
 def _exact(captured: Captured) -> tuple[SubPlan, SubPlan | None]:

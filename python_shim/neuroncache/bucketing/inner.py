@@ -26,6 +26,9 @@ class Inner(Protocol):
     def decompositions(self) -> dict[Any, Any]:
         """What AOTAutograd is to decompose for this compiler."""
 
+    def improve(self, gm: fx.GraphModule) -> fx.GraphModule:
+        """What the compiler does to a symbolic graph before it is cut into forward and backward."""
+
     def compile(self, gm: fx.GraphModule, inputs: Sequence[torch.Tensor], role: str) -> Function:
         """`inputs`: real tensors of the sizes and strides that every later call will have."""
 
@@ -43,6 +46,9 @@ class StaticBackend:
 
     def decompositions(self) -> dict[Any, Any]:
         return compat.core_decompositions()
+
+    def improve(self, gm: fx.GraphModule) -> fx.GraphModule:
+        return gm
 
     def compile(self, gm: fx.GraphModule, inputs: Sequence[torch.Tensor], role: str) -> Function:
         examples = [value.detach() for value in inputs]
@@ -68,6 +74,12 @@ class Inductor:
 
     def decompositions(self) -> dict[Any, Any]:
         return compat.inductor_decompositions()
+
+    def improve(self, gm: fx.GraphModule) -> fx.GraphModule:
+        # Attention written by hand becomes SDPA, and what does nothing goes. Later, on the padded graphs, masks are in the way of
+        # the patterns, and forward and backward are apart.
+        with compat.inductor_config().patch(self.options):
+            return compat.joint_graph_passes(gm)
 
     def compile(self, gm: fx.GraphModule, inputs: Sequence[torch.Tensor], role: str) -> Function:
         from neuroncache import graphs, inductor
