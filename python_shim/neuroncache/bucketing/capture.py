@@ -105,8 +105,8 @@ def capture(
     improve: Callable[[fx.GraphModule], fx.GraphModule] = lambda graph: graph,
 ) -> tuple[Callable[..., Any], Captured]:
     """Runs AOTAutograd. `forward` and `backward` become the compiled graphs: they take and return lists as AOTAutograd's own do,
-    `forward` with the ticket as its last output, `backward` with the ticket among its inputs (`ticket_position`). `improve`: what the compiler does to a joint graph, or to one
-    that has no backward, before anything else.
+    `forward` with the ticket as its last output, `backward` with the ticket among its inputs (`ticket_position`).
+    `improve`: what the compiler does to a joint graph, or to one that has no backward, before anything else.
     Raises `Unsupported` for what cannot be captured; the graph is as it was then."""
     captured = Captured()
     try:
