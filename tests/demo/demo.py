@@ -5,6 +5,13 @@
   warm           the second process: nothing is compiled
   four at once   four processes on a store that is empty: everything is compiled once
 
+then on batches whose lengths are those of real sentences (lengths.py), with buckets:
+
+  eager          without torch.compile
+  first job      finds its buckets as it goes
+  second job     starts with those that the first one's lengths make best
+  third job      finds them compiled
+
 Each process has an empty cache of torch's own, so that whatever is not compiled came from neuroncache. Store and daemon are
 private to the demo and removed at its end. The exit status is 1 when a count or a loss is not what it should be.
 """
@@ -34,8 +41,9 @@ class Run:
     def __init__(self, directory: Path, environment: dict[str, str], arguments: Sequence[str]) -> None:
         directory.mkdir(parents=True)
         self._counts = directory / "counts.json"
+        script, *rest = arguments
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "run_and_count.py"), str(self._counts), str(HERE / "train.py"), *arguments],
+            [sys.executable, str(HERE / "run_and_count.py"), str(self._counts), str(HERE / script), *rest],
             env={**environment, "TORCHINDUCTOR_CACHE_DIR": str(directory / "torch")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -153,7 +161,12 @@ def table(rows: list[tuple[str, list[Run]]]) -> str:
                 f"{told[0]['losses'][-1]:.6f}",
             )
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    return columns(lines)
+
+
+def columns(lines: Sequence[tuple[str, ...]]) -> str:
+    """The first line as a head, all columns but the first to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     text = []
     for line in lines:
         cells = [
@@ -184,13 +197,80 @@ def problems(eager: list[Run], cold: list[Run], warm: list[Run], four: list[Run]
     return found
 
 
+TRACE = ROOT / "tests" / "data" / "lengths" / "opennmt-ende.csv"
+BUCKETS = 3
+
+
+def varying(batches: str) -> list[str]:
+    """The part with batches of many lengths; what is not as it should be."""
+    arguments = ["lengths.py", str(TRACE), "--steps", batches]
+    print(
+        f"\nA Llama of 1 layer, {batches} batches of 4 sentences, each as long as its longest; at most {BUCKETS} buckets:"
+    )
+    with private_store() as env:
+        (eager,) = go("eager", {**env, "NEURONCACHE": "0"}, [*arguments, "--eager"])
+        env = {**env, "NEURONCACHE_BUCKETING": "on", "NEURONCACHE_MAX_BUCKETS": str(BUCKETS)}
+        jobs = [(name, go(name, env, arguments)[0]) for name in ("first job", "second job", "third job")]
+    lengths = len(set(eager.told["lengths"]))
+    lines = [
+        (
+            "",
+            "lengths seen",
+            "buckets used",
+            "graphs compiled",
+            "steps that waited",
+            "padding",
+            "largest difference",
+        )
+    ]
+    found = []
+    for name, run in jobs:
+        difference = max(abs(one - other) for one, other in zip(eager.told["losses"], run.told["losses"], strict=True))
+        lines.append(
+            (
+                name,
+                str(lengths),
+                str(run.counts["buckets"]),
+                str(run.graphs("builds") + 2 * run.counts["background_builds"]),
+                str(waited(run.told["seconds"])),
+                f"{100 * run.counts['padding_waste']:.0f} %",
+                f"{difference:.1e}",
+            )
+        )
+        if difference > 1e-4:
+            found.append(f"losses of the {name} and of the eager run differ by {difference:.1e}")
+        if run.counts["mismatches"] or run.counts["errors"]:
+            found.append(f"the {name} had errors: {run.counts}")
+        if run.counts["buckets"] == 0:
+            found.append(f"the {name} had no buckets: {run.counts['refusals']}")
+    if jobs[-1][1].graphs("builds"):
+        found.append(f"the third job compiled {jobs[-1][1].graphs('builds')} graphs; it should compile none")
+    print()
+    print(columns(lines))
+    print()
+    print(
+        f"A compiler of fixed sizes would have compiled {2 * lengths} graphs, forward and backward, in every job. A step that waited took more than"
+    )
+    print(
+        "five times as long as half of the steps did. Difference: of the losses of all steps, from the run without torch.compile."
+    )
+    return found
+
+
+def waited(seconds: Sequence[float]) -> int:
+    usual = sorted(seconds)[len(seconds) // 2]
+    return sum(one > 5 * usual for one in seconds)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", default="4", help="training steps per process (4)")
     parser.add_argument("--layers", default="2", help="layers of the Llama (2)")
     parser.add_argument("--hidden", default="64", help="width of the Llama (64)")
+    parser.add_argument("--batches", default="40", help="training steps on lengths that vary (40)")
+    parser.add_argument("--only-fixed", action="store_true", help="without the part with lengths that vary")
     given = parser.parse_args()
-    arguments = ["--steps", given.steps, "--layers", given.layers, "--hidden", given.hidden]
+    arguments = ["train.py", "--steps", given.steps, "--layers", given.layers, "--hidden", given.hidden]
 
     print(f"A Llama of {given.layers} layers, {given.steps} training steps in each process:", flush=True)
     with private_store() as env:
@@ -208,6 +288,8 @@ def main() -> int:
     )
     print("both after imports and construction of the model. Look-ups served: by what another process had built.")
     found = problems(eager, cold, warm, four)
+    if not given.only_fixed:
+        found += varying(given.batches)
     for problem in found:
         print(f"NOT AS IT SHOULD BE: {problem}")
     return 1 if found else 0
