@@ -204,7 +204,7 @@ std::optional<bool> fold_comparison(std::string_view name, double a, double b) {
 std::optional<State> folded(std::string_view name, const States& s) {
   std::vector<double> v;
   for (const State& x : s) {
-    if (!x.value()) return std::nullopt;
+    if (!x.is_number() || !x.value()) return std::nullopt;
     v.push_back(to_double(*x.value()));
   }
   if (v.size() == 1) {

@@ -35,6 +35,7 @@ const RuleTable& rules() {
     add_reduction_rules(t);
     add_softmax_rules(t);
     add_scan_rules(t);
+    add_sort_rules(t);
     add_matmul_rules(t);
     add_index_rules(t);
     add_scatter_rules(t);

@@ -101,6 +101,7 @@ void add_factory_rules(RuleTable& table);
 void add_reduction_rules(RuleTable& table);
 void add_softmax_rules(RuleTable& table);
 void add_scan_rules(RuleTable& table);
+void add_sort_rules(RuleTable& table);
 void add_matmul_rules(RuleTable& table);
 void add_index_rules(RuleTable& table);
 void add_scatter_rules(RuleTable& table);

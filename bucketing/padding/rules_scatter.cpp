@@ -169,11 +169,92 @@ Results masked_index_put(const Call& call) {
   return put(call, x, *list, kept, true);
 }
 
+// All elements in one dimension.
+Value flat(Pass& p, const Value& v) {
+  Expr total = p.num(1);
+  for (size_t d = 0; d < v.rank(); ++d) total = p.pool().mul(total, p.size(v, d));
+  Layout dims = regroup(p, v.dims, {total});
+  for (size_t k = 0; k < dims[0].size(); ++k) {
+    if (v.uniform) dims[0][k].state = State::constant(*v.uniform);
+  }
+  return p.made(p.reshape(v.id, {total}), std::move(dims), v.dtype, data_of(v));
+}
+
+// (x, mask, source): the true positions of the mask take the elements of the source in order.
+Results masked_scatter(const Call& call) {
+  Pass& p = call.pass();
+  Value x = call.tensor(0);
+  Value mask = call.tensor(1);
+  Value source = call.tensor(2);
+  const auto sizes = call.sizes();
+  Layout dims = p.align({&x, &mask}, sizes.size());
+  const auto spread = [&](const Value& v) {
+    Layout own = dims;
+    for (size_t d = 0; d < own.size(); ++d) {
+      for (size_t k = 0; k < own[d].size(); ++k) {
+        if (own[d][k].padded) own[d][k].state = p.state_at(v, own.size(), {d, k}, dims);
+      }
+    }
+    const int64_t id = p.emit("aten.expand.default", {Pass::ref(v), Pass::size_list(sizes)});
+    return p.made(id, std::move(own), v.dtype, data_of(v));
+  };
+  x = spread(x);
+  mask = p.need(spread(mask), false);
+  if (source.padded() && !source.uniform) {
+    source = flat(p, source);
+    if (source.dims[0].size() > 1)
+      p.conform(source, 0, {Factor{p.size(source, 0), true, State::anything()}});
+  }
+  const State data = join(data_of(x), data_of(source));
+  return one(p.result(p.emit(call.op(), {Pass::ref(x), Pass::ref(mask), Pass::ref(source)}), x.dims,
+                      call.type(), data));
+}
+
+// (grad, mask, sizes): the gradients where the mask is true, in order, then zeros.
+Results masked_scatter_backward(const Call& call) {
+  Pass& p = call.pass();
+  Value grad = call.tensor(0);
+  Value mask = call.tensor(1);
+  const auto sizes = call.sizes();
+  if (grad.rank() != mask.rank()) refuse("a mask of another rank");
+  for (size_t d = 0; d < grad.rank(); ++d) p.conform(grad, d, mask.dims[d]);
+  mask = flat(p, p.need(mask, false));
+  grad = flat(p, grad);
+  const Expr total = p.product(sizes);
+  const int64_t behind = p.bucket_size(total);
+  const int64_t count = p.emit("aten.cumsum.default", {Pass::ref(mask), Arg{int64_t{0}}},
+                               {{"dtype", Arg{Dtype("int64")}}});
+  const int64_t place = p.binary("aten.sub.Tensor", count, p.constant(int64_t{1}, Dtype("int64")));
+  const int64_t target = p.where(mask.id, place, behind);
+  const int64_t empty =
+      p.emit("aten.full.default", {Pass::size_list({p.pool().add(total, p.num(1))}), Arg{0.0}},
+             {{"dtype", Arg{grad.dtype}}, {"device", p.device()}});
+  int64_t id = p.emit("aten.scatter.src",
+                      {Pass::ref(empty), Arg{int64_t{0}}, Pass::ref(target), Pass::ref(grad)});
+  id = p.emit("aten.slice.Tensor",
+              {Pass::ref(id), Arg{int64_t{0}}, Arg{int64_t{0}}, Arg{total}, Arg{int64_t{1}}});
+  Layout dims = p.fresh(sizes, State::zero());
+  Dim line;
+  for (const Dim& dim : dims) line.insert(line.end(), dim.begin(), dim.end());
+  line = p.canonical(std::move(line));
+  const State data = join(data_of(grad), State::zero());
+  Value packed =
+      p.made(id, {Dim{Factor{total, p.is_padded(total), State::zero()}}}, grad.dtype, data);
+  p.conform(packed, 0, line);
+  dims = with_states(std::move(dims), [&](const State&) { return join(data, State::zero()); });
+  return one(p.result(p.reshape(packed.id, sizes), std::move(dims), call.type(), data));
+}
+
 }  // namespace
 
 void add_scatter_rules(RuleTable& table) {
+  table.add({"masked_scatter_backward"}, masked_scatter_backward,
+            "the mask is false in the padding; true gradients are packed in their order");
   table.add({"index_put", "_unsafe_index_put"}, index_put,
             "padded updates add 0 at position 0, or are written behind the end and cut off");
+  table.add(
+      {"masked_scatter"}, masked_scatter,
+      "the mask is false in the padding, and the source is packed: elements keep their order");
   table.add({"_unsafe_masked_index_put_accumulate"}, masked_index_put,
             "updates outside of the mask are 0, padded ones too");
 }

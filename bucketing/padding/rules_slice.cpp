@@ -309,6 +309,41 @@ Results diagonal(const Call& call) {
   return one(p.result(id, std::move(dims), call.type(), x.data, x.uniform));
 }
 
+// (x, src, offset, dim1, dim2): what is written beyond the true diagonal lies in the padding.
+Results diagonal_scatter(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(0);
+  Value src = call.tensor(1);
+  const int64_t offset = call.integer(2, 0, "offset");
+  const size_t a = wrap(call.integer(3, 0, "dim1"), x.rank());
+  const size_t b = wrap(call.integer(4, 1, "dim2"), x.rank());
+  if (x.dims[a].size() > 1 || x.dims[b].size() > 1) refuse("a diagonal of a merged dimension");
+  if (src.rank() + 1 != x.rank() || src.dims.back().size() > 1)
+    refuse("a diagonal of another rank");
+  Layout dims = x.dims;
+  size_t from = 0;
+  for (size_t d = 0; d < x.rank(); ++d) {
+    if (d == a || d == b) {
+      for (Factor& f : dims[d]) {
+        if (f.padded) f.state = join(x.at({d, 0}), src.any());
+      }
+      continue;
+    }
+    if (x.uniform && !src.uniform) dims[d] = src.dims[from];
+    p.conform(src, from, dims[d]);
+    for (size_t k = 0; k < dims[d].size(); ++k) {
+      const State own = x.uniform ? State::constant(*x.uniform) : x.at({d, k});
+      if (dims[d][k].padded) dims[d][k].state = join(own, src.at({from, k}));
+    }
+    ++from;
+  }
+  const State data = join(x.uniform ? State::constant(*x.uniform) : x.data,
+                          src.uniform ? State::constant(*src.uniform) : src.data);
+  const int64_t id = p.emit("aten.diagonal_scatter.default",
+                            {Pass::ref(x), Pass::ref(src), Arg{offset}, dim_arg(a), dim_arg(b)});
+  return one(p.result(id, std::move(dims), call.type(), data));
+}
+
 }  // namespace
 
 void add_slice_rules(RuleTable& table) {
@@ -324,6 +359,8 @@ void add_slice_rules(RuleTable& table) {
   table.add({"flip", "rev"}, flip, "read backwards from the true end");
   table.add({"roll"}, roll, "read at (position - shift) modulo the true length");
   table.add({"tril", "triu"}, triangle, "true positions keep their coordinates");
+  table.add({"diagonal_scatter"}, diagonal_scatter,
+            "elements of the true diagonal have the same coordinates at every size");
   table.add({"diagonal", "diagonal_copy"}, diagonal, "the diagonal of two prefixes is a prefix");
 }
 

@@ -80,7 +80,7 @@ State State::in(const Dtype& type) const {
   }
   if (claim_ == Claim::kConstant) {
     const double v = to_double(value_);
-    if (std::isnan(v)) return anything();
+    if (std::isnan(v)) return type.is_complex() ? anything() : constant(v);
     if (stored_exactly(v, type)) return constant(v);
     // Rounding keeps the sign, but may reach zero or infinity in a narrow type.
     const bool narrow = type.name() != "float64" && type.name() != "float32";

@@ -228,6 +228,30 @@ def _losses(x: torch.Tensor, y: torch.Tensor) -> Any:
     )
 
 
+def _grid_sample(x: torch.Tensor) -> torch.Tensor:
+    image = torch.linspace(-1, 1, 48).view(1, 2, 4, 6) * x.mean((1, 2))[:, None, None, None]
+    return F.grid_sample(image, x.view(*x.shape[:2], H // 2, 2).tanh(), align_corners=False)
+
+
+def _channels(x: torch.Tensor) -> torch.Tensor:
+    """The length is a dimension of channels: of the input, then of the result."""
+    inward = x.mean((0, 2))[None, :, None] * torch.linspace(-1, 1, 12).view(4, 1, 3)
+    outward = x.mean((0, 2))[:, None, None] * torch.linspace(-1, 1, 12).view(1, 4, 3)
+    return F.conv1d(F.conv1d(x, inward, padding=1), outward)
+
+
+def _scatter_short(x: torch.Tensor) -> torch.Tensor:
+    part = x[:, : x.shape[1] // 2]
+    index = (part > 0).long() + 1
+    return x.scatter_add(2, index, part.exp()).scatter(2, index + 3, part)
+
+
+def _scatter_mean(x: torch.Tensor) -> torch.Tensor:
+    index = (torch.arange(x.shape[1]) // 2)[None, :, None].expand_as(x)
+    kept = [x.scatter_reduce(1, index, x.exp(), how, include_self=False) for how in ("mean", "amax", "sum")]
+    return sum(kept, x.scatter_reduce(1, index, x, "mean"))
+
+
 one("mean", lambda x: x.mean(1))
 one("mean_all", lambda x: (x * 2).mean())
 one("batch_mean", lambda x: x.mean(0))
@@ -253,7 +277,9 @@ one("var", lambda x: x.var(1))
 one("std_all", lambda x: x.std())
 one("norm", lambda x: x.norm(dim=1))
 one("prod", lambda x: x.prod(1))
-one("median", lambda x: x.median(1)[0], expect="either")
+one("median", lambda x: x.median(1)[0])
+one("median_all", lambda x: x.median())
+one("kthvalue", lambda x: x.kthvalue(2, 1)[0])
 one("any_all", lambda x: x.sum() * (x > -9).all(1).any())
 one("logsumexp", lambda x: x.logsumexp(1))
 one("cat", lambda x: torch.cat([x, x * 2], 1))
@@ -276,6 +302,9 @@ one("divide_by_sum", lambda x: x / x.exp().sum(1, keepdim=True))
 one("sort", lambda x: x.sort(1)[0])
 one("sort_merged", lambda x: x.reshape(-1, H).sort(0)[0])
 one("topk", lambda x: x.topk(2, 1)[0])
+one("topk_least", lambda x: x.masked_fill(x < 0, float("-inf")).topk(3, 1)[0])
+one("sort_equal", lambda x: (torch.sort(x.sign(), dim=1, stable=True)[1], x.sum()))
+one("sort_nan", lambda x: x.log().sort(1)[0])
 one("flip", lambda x: x.flip(1))
 one("roll", lambda x: x.roll(1, 1))
 one("index_merged", lambda x: x.reshape(-1, H)[torch.arange(x.shape[0] * x.shape[1]) // 2])
@@ -298,7 +327,22 @@ one("expand", lambda x: x.mean(1, keepdim=True).expand(-1, x.shape[1], -1) + x)
 one("sum_over_size", lambda x: x.sum() / (x.shape[0] * x.shape[1]))
 one("avg_pool", lambda x: F.avg_pool1d(x.transpose(1, 2), 2))
 one("max_pool", lambda x: F.max_pool1d(x.transpose(1, 2), 2))
-one("adaptive_pool", lambda x: F.adaptive_avg_pool1d(x.transpose(1, 2), 1), expect="either")
+one("adaptive_pool", lambda x: F.adaptive_avg_pool1d(x.transpose(1, 2), 1))
+one("adaptive_pool_windows", lambda x: F.adaptive_avg_pool2d(x, (3, 5)))
+one("max_pool_plane", lambda x: F.max_pool2d(x.transpose(0, 2), 2, return_indices=True))
+one("max_pool_space", lambda x: F.max_pool3d(x.unsqueeze(0), 2, return_indices=True))
+one("replicate_pad", lambda x: F.pad(x.transpose(1, 2), (2, 1), mode="replicate"))
+one("grid_sample", _grid_sample)
+one("fourier", lambda x: torch.view_as_real(torch.fft.rfft(x, dim=2)).square().sum(1))
+one("complex", lambda x: torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:2], 4, 2)) * (1 + 2j)))
+one("diagonal", lambda x: (x @ x.transpose(1, 2)).diagonal(0, 1, 2))
+one("addbmm", lambda x: torch.addbmm(torch.ones(x.shape[1], x.shape[1]), x, x.transpose(1, 2)))
+one("layer_norm_padded", lambda x: F.layer_norm(x.transpose(1, 2), (x.shape[1],)))
+one("embedding_rows", lambda x: F.embedding(torch.arange(x.shape[1]) // 2, x.mean(0)))
+one("channels", _channels)
+one("masked_scatter", lambda x: torch.zeros_like(x).masked_scatter(x > 0, x.exp()))
+one("scatter_short", _scatter_short)
+one("scatter_mean", _scatter_mean)
 one("interpolate", lambda x: F.interpolate(x.transpose(1, 2), scale_factor=2, mode="nearest"))
 one("cdist", lambda x: torch.cdist(x, x).sum())
 one("outer_batch", lambda x: x.mean(1) @ x.mean(1).t())
