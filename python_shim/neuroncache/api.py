@@ -43,8 +43,10 @@ def stats() -> dict[str, Any]:
 def explain_last() -> dict[str, Any] | None:
     """The graph that was finished last: ``outcome`` (``hit``, ``built``, ``buckets``, ``exact``: one graph per shape, ``stock``),
     ``reason``, and in ``steps`` each look-up with its key, label, outcome, seconds and, for a miss, the daemon's account of
-    the nearest stored key. For ``buckets``: the ``symbols`` that are padded with the places they stand for, the number of
-    ``masks``, and which sizes must be equal (``unify``). None when there was no graph yet."""
+    the nearest stored key. For ``buckets``: the ``function``, the ``symbols`` that are padded with the places they stand for
+    (``L['x']:1`` is dimension 1 of the argument x), the number of ``masks``, which sizes must be equal (``unify``), and, as of now,
+    the ``buckets`` in use with their calls, the ``epoch`` of their plan (0: none yet, sizes are rounded up on a ladder), and why
+    nothing is padded any more (``quarantined``). None when there was no graph yet."""
     return counters.last()
 
 

@@ -148,4 +148,10 @@ def end(outcome: str, reason: str = "") -> None:
 def last() -> dict[str, Any] | None:
     """The account of the graph that was finished last."""
     with _lock:
-        return None if _last is None else {**_last, "steps": [dict(entry) for entry in _last["steps"]]}
+        if _last is None:
+            return None
+        result = {**_last, "steps": [dict(entry) for entry in _last["steps"]]}
+    # What goes on changing after the graph was finished, while the graph exists.
+    details = result.pop("details", None)
+    now = details() if details is not None else None
+    return result if now is None else {**result, **now()}

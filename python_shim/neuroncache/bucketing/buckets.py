@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from neuroncache import compat
+from neuroncache.bucketing import wording
 from neuroncache.bucketing.epochs import BucketPlan
 
 
@@ -66,8 +67,9 @@ class Chooser:
         return self.families[self.leaders[name]][0]
 
     def describe(self) -> str:
-        """Sizes and where they come from, for people."""
-        return ", ".join(self.family(name) for name in self.symbols if self.leaders[name] == name) or "none"
+        """The sizes that are padded, for people."""
+        names = [name for name in self.symbols if self.leaders[name] == name and name in self.padded]
+        return wording.places(self.family(name) for name in names)
 
     def candidates(self, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
         """Bucket vectors for these sizes, the best first: all of them cover; the caller checks what else must hold."""

@@ -287,6 +287,23 @@ class Dispatcher:
 
     # -- figures ----------------------------------------------------------------------------------------------------
 
+    def details(self) -> dict[str, Any]:
+        """The bucket vectors in use, by the places of the sizes, for `neuroncache.explain_last`."""
+        calls: dict[int, int] = {}
+        for record in self.records():
+            calls[id(record.unit)] = calls.get(id(record.unit), 0) + record.calls
+        units = [
+            {
+                "sizes": {self.chooser.families[name][0]: size for name, size in unit.buckets.items()},
+                "calls": calls.get(id(unit), 0),
+                "padded": not unit.exact,
+                "ready": unit.ready,
+            }
+            for unit in self.units()
+        ]
+        plan = self.chooser.plan
+        return {"buckets": units, "epoch": 0 if plan is None else plan.epoch, "quarantined": self.quarantined}
+
     def records(self) -> list[Record]:
         with self._lock:
             return [record for record in self._records.values() if isinstance(record, Record)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import fx
 
 from neuroncache import canonical, compat, config, counters, log
-from neuroncache.bucketing import blackbox, engine, policy, report
+from neuroncache.bucketing import blackbox, engine, policy, report, wording
 from neuroncache.bucketing.buckets import Chooser, families_of
 from neuroncache.bucketing.capture import Captured, Side, capture
 from neuroncache.bucketing.dispatch import Dispatcher
@@ -69,9 +70,12 @@ def with_buckets(
     except Unsupported as error:
         reason = f"{error.op}: {error.reason}" if error.op else error.reason
         counters.refusal(error.op, error.reason, error.source)
+        frame = policy.current()
         log.info(
-            "a graph for %s has no buckets: %s%s",
+            "%s, for %s: not padded, %s: %s%s",
+            frame.label if frame is not None else "a graph",
             name,
+            "compiled once per shape" if static else "compiled as a symbolic graph",
             reason,
             f" ({error.source})" if error.source else "",
         )
@@ -130,14 +134,20 @@ def compile_symbolic(
 
     counters.seconds("prepare", time.monotonic() - traced)
     places = {name: chooser.families[name] for name in plan.symbols}
-    counters.note(symbols=places, masks=plan.masks, unify=[list(pair) for pair in plan.unify])
+    counters.note(
+        function=label,
+        symbols=places,
+        masks=plan.masks,
+        unify=[list(pair) for pair in plan.unify],
+        details=weakref.WeakMethod(dispatcher.details),
+    )
     log.info(
-        "a graph for %s has buckets: %d nodes, sizes %s, %d masks%s",
+        "%s, for %s: runs padded; sizes that vary: %s; %d masks%s",
+        label,
         inner.name,
-        nodes,
         chooser.describe(),
         plan.masks,
-        f", not yet proven: {', '.join(plan.unproven)}" if plan.unproven else "",
+        f"; first calls are compared with exact ones, for {', '.join(plan.unproven)}" if plan.unproven else "",
     )
     return function
 
@@ -175,12 +185,24 @@ def _planned(
         plan = Plan.parse(answer, request, *constants)
     except Refusal as error:
         error.source = _source(captured, error)
+        error.reason = wording.legend(error.reason, _places(gm, captured, error, example_inputs))
         raise
     if inner.differentiates:
         wanted_for = [isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs]
         blackbox.check_capture(answer, plan.forward, wanted_for)
     counters.seconds("plan", time.monotonic() - started)
     return function, captured, plan, request
+
+
+def _places(
+    gm: fx.GraphModule, captured: Captured, refusal: Refusal, example_inputs: Sequence[Any]
+) -> dict[str, list[str]]:
+    """What the symbols in a refusal stand for."""
+    assert captured.forward is not None
+    families = families_of(gm, captured.forward.graph.symbols, compat.shape_env_of(example_inputs))
+    if refusal.graph != "backward" or captured.backward is None:
+        return families
+    return {name: families[forward] for name, forward in captured.backward_names().items()}
 
 
 def _exact(captured: Captured) -> tuple[SubPlan, SubPlan | None]:

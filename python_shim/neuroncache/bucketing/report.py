@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from neuroncache import config, counters, log
@@ -33,6 +34,7 @@ FIRST_REPLAN = (
 
 _MOST_US, _MOST_MS = 2**40 - 1, 7 * 24 * 3_600_000  # what the daemon takes
 _MOST_POINTS = 1024
+_ARTIFACTS, _MOST_ARTIFACTS = 1024, 10**12
 
 _lock = module_lock()
 _sending = module_lock()
@@ -175,6 +177,18 @@ def _send_one(dispatcher: Dispatcher) -> None:
             unit.built_told = True
 
 
+def _groups(dispatcher: Dispatcher) -> int:
+    """How many of the padded sizes are not always equal to another, by what was traced and seen: ids and their mask are alike."""
+    captured = dispatcher.pair.captured
+    assert captured.forward is not None
+    leaders = {dispatcher.chooser.leaders[name] for name in dispatcher.chooser.padded}
+    seen: list[Mapping[str, Any]] = [
+        captured.forward.graph.symbols.hints(),
+        *(record.sizes for record in dispatcher.records()),
+    ]
+    return len({tuple(sizes.get(name) for sizes in seen) for name in leaders})
+
+
 def _cost(dispatcher: Dispatcher) -> list[list[int]] | None:
     """What a call takes by its size, as measured; None where more than one size varies, or too little is known."""
     chooser = dispatcher.chooser
@@ -240,6 +254,9 @@ def _ask(dispatcher: Dispatcher, after: int) -> None:
         "max_buckets": config.get("max_buckets"),
         "after": after,
     }
+    if (alike := _groups(dispatcher)) < len(families):
+        # The bound is on bucket vectors; sizes that are always equal make no more of them.
+        request["max_artifacts"] = min(int(_ARTIFACTS ** (len(families) / alike)), _MOST_ARTIFACTS)
     if pairs := _joint(families):
         request["joint"] = [list(pair) for pair in pairs]
     if cost := _cost(dispatcher):
