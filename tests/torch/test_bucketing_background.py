@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import neuroncache
+import pytest
+import torch
+from bucketing_tools import StaticBackend, bucketed
 from conftest import Daemon, Programs
+from neuroncache.bucketing import dispatch
 
 PROGRAM = """
     import json, sys, time, torch, neuroncache
@@ -85,3 +90,20 @@ def test_where_the_process_cannot_be_started_the_call_builds(daemon: Daemon, pro
     told = programs.run(broken, env={"NEURONCACHE_BUCKETING": "on"}).value
     assert told["last"]["background_builds"] == 0 and not told["process"]
     assert told["built"][2] == told["built"][0] + 2
+
+
+def squares(x: torch.Tensor) -> torch.Tensor:
+    return x * x
+
+
+def test_ranks_choose_alike_and_never_by_what_they_have_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with bucketed(StaticBackend(), strict=True) as name:
+        compiled = torch.compile(squares, backend=name)
+        for length in (60, 50, 20):
+            x = torch.randn(4, length)
+            torch.testing.assert_close(compiled(x), x * x)
+        (dispatcher,) = dispatch.everyone
+        assert not any(record.provisional for record in dispatcher.records())
+        assert dispatcher.records()[-1].unit.buckets["s1"] < 60
+        assert neuroncache.stats()["background_builds"] == 0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncache import counters, log
 from neuroncache.bucketing import builder, recipe
+from neuroncache.bucketing.buckets import distributed
 from neuroncache.bucketing.records import Half, Record
 from neuroncache.bucketing.units import Unit
 from neuroncache.locks import module_lock
@@ -37,6 +38,9 @@ _pid = 0
 def submit(dispatcher: Dispatcher, unit: Unit, record: Record, args: Sequence[Any]) -> bool:
     """Has a unit built; False when the call itself has to. `args`: those of a call with the record's sizes."""
     if unit.inner.background == "never" or unit.stored:
+        return False
+    if distributed():
+        # Which bucket serves meanwhile would depend on what this rank has built: all ranks must choose alike.
         return False
     with _lock:
         jobs = _running()
