@@ -91,3 +91,24 @@ def test_the_cost_of_one_size_is_asked_for_as_it_was_measured(daemon: Daemon) ->
         points = dict(daemon.asked[-1]["cost"]["table"])
         buckets = {unit.buckets["s1"] for unit in dispatcher.units()}
         assert points == {1: 511, **{bucket: 501 + 10 * bucket for bucket in buckets}} and len(buckets) > 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "host", "expected"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "run7", "TORCHELASTIC_RESTART_COUNT": "2"}, "node", "run7-2"),
+        ({"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "815"}, "node", "815-"),
+        ({"JOB_COMPLETION_INDEX": "3"}, "train-llama-3", "train-llama"),
+    ],
+)
+def test_ranks_of_a_run_have_one_job(
+    environment: dict[str, str], host: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "JOB_COMPLETION_INDEX", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert report.job() == expected
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "4")  # of another Job than the host name says
+    assert (report.job() == expected) == ("JOB_COMPLETION_INDEX" not in environment)

@@ -99,7 +99,16 @@ def job() -> str:
         if value and value != "none":
             restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
             return f"{value}-{restarts}"[:128]
+    if (pod := _kubernetes_job()) is not None:
+        return pod[:128]
     return f"{socket.gethostname()}-{os.getpid()}-{int(_STARTED)}"[:128]
+
+
+def _kubernetes_job() -> str | None:
+    """The name of the indexed Job that this pod is one of: its host name without the index."""
+    index = os.environ.get("JOB_COMPLETION_INDEX", "")
+    name, dash, last = socket.gethostname().rpartition("-")
+    return name if index.isdigit() and dash and last == index else None
 
 
 _STARTED = time.time()
