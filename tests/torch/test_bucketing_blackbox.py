@@ -76,7 +76,7 @@ class Classifier(nn.Module):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> Any:
         hidden = self.body(x) * mask[..., None]
-        logits = self.head(hidden.sum(1) / (mask.sum(1, keepdim=True) + 1e-6))
+        logits = self.head(hidden.sum(1) / mask.sum(1, keepdim=True).clamp(min=1))
         return F.cross_entropy(logits, labels), logits
 
 
@@ -167,9 +167,15 @@ def with_root(x: torch.Tensor) -> torch.Tensor:
 BUFFER = torch.ones(4, dtype=torch.float64)
 
 
+def mean_of_nothing(x: torch.Tensor) -> torch.Tensor:
+    """What a row of padding has is zero divided by zero, which nobody sees: its gradient would go to all parameters."""
+    return x.sum(1) / (x != 0).double().sum(1)
+
+
 @pytest.mark.parametrize(
     "function, problem",
     [
+        (mean_of_nothing, "padding need not be finite behind it"),
         (with_detach, "gradients are cut off"),
         (without_grad, "gradients are cut off"),
         (with_dropout, "random numbers are drawn"),

@@ -45,6 +45,9 @@ _SMOOTH = frozenset(
 _TAKE_INFINITY = frozenset(
     "_softmax _log_softmax where amax amin maximum minimum reshape permute expand unsqueeze squeeze slice clone _to_copy".split()
 )
+# Those that are not finite for all finite arguments; and those that only move elements.
+_PARTIAL = frozenset("div log log2 log10 log1p pow rsqrt reciprocal var var_mean tan".split())
+_MOVE = frozenset("reshape permute expand unsqueeze squeeze slice clone _to_copy view transpose".split())
 _CUT_OFF = frozenset(["detach", "detach_", "requires_grad_", "data", "register_hook"])
 _FLOATS = frozenset(["float64", "float32", "float16", "bfloat16"])
 
@@ -120,15 +123,17 @@ def trouble(
     """The first operation by whose derivative padding could reach the gradients, and why; None: there is none."""
     known = {claim["v"]: claim for claim in claims}
     on_way = {number for number, flag in enumerate(differentiable) if flag}
+    padding = _Padding(known)
     infinite: set[int] = set()
     for node in plan.nodes:
         given = values_in(node)
+        name = _name(node)
+        padding.follow(node, given)
         if not on_way.intersection(given):
             continue
         on_way.update(node.results)
         results = [known[number] for number in node.results if number in known]
         results = [claim for claim in results if claim["t"] in _FLOATS]
-        name = str(node.target).split(".")[1]
         if infinite.intersection(given) and name not in _TAKE_INFINITY:
             return node, "padding that is infinite goes into it"
         padded = any(_states(claim) for claim in results) or any(
@@ -136,17 +141,71 @@ def trouble(
         )
         if not results or not padded:
             continue
-        if name not in _SMOOTH and not (name == "sqrt" and _positive(known.get(given[0]))):
+        if name not in _SMOOTH and not (name == "sqrt" and padding.positive(given[0])):
             return node, "its derivative may be infinite in padding"
-        if name == "pow" and not _smooth_power(node) and not _positive(known.get(given[0])):
+        if name == "pow" and not _smooth_power(node) and not padding.positive(given[0]):
             return node, "its derivative may be infinite in padding"
         for claim in results:
-            for state in _states(claim):
-                if state == "any" or _constant(state) is math.nan:
-                    return node, "padding need not be finite behind it"
-                if math.isinf(_constant(state) or 0.0):
-                    infinite.add(claim["v"])
+            if any(math.isinf(_constant(state) or 0.0) for state in _states(claim)):
+                infinite.add(claim["v"])
+            elif not padding.finite(claim["v"]):
+                return node, "padding need not be finite behind it"
     return None
+
+
+class _Padding:
+    """What the padding of values holds: what the plan claims, and what follows from it. The engine claims what it needs; here a
+    value has to be finite all the way, whether anything reads it or not."""
+
+    def __init__(self, known: Mapping[int, Mapping[str, Any]]) -> None:
+        self.known = known
+        self._finite: set[int] = set()
+        self._positive: set[int] = set()
+
+    def finite(self, number: int) -> bool:
+        claim = self.known.get(number)
+        if claim is None or number in self._finite:
+            return True
+        states = _states(claim)
+        return not any(state == "any" or not math.isfinite(_constant(state) or 0.0) for state in states)
+
+    def positive(self, number: int) -> bool:
+        claim = self.known.get(number)
+        if number in self._positive:
+            return True
+        states = [] if claim is None else _states(claim)
+        return bool(states) and all(state == "positive" or (_constant(state) or 0.0) > 0 for state in states)
+
+    def follow(self, node: Node, given: Sequence[int]) -> None:
+        name = _name(node)
+        if name in ("clamp", "clamp_min") and all(map(self.finite, given)):
+            least = node.args[1] if len(node.args) > 1 else None
+            most = node.args[2] if len(node.args) > 2 else None
+            if _number(least) > 0 and (most is None or _number(most) > 0):
+                self._positive.update(node.results)
+        if name in _MOVE and given and self.positive(given[0]):
+            self._positive.update(node.results)
+        below = (
+            values_in(Node(node.target, node.args[1:2], {}, node.results, node.several, None)) if name == "div" else []
+        )
+        total = name in _SMOOTH - _PARTIAL or (
+            name == "div" and all(map(self.positive, below)) and (bool(below) or _number(node.args[1]) != 0)
+        )
+        if name in ("native_layer_norm", "native_group_norm"):
+            total = _number(node.args[-1]) > 0  # its epsilon
+        if total and all(map(self.finite, given)):
+            self._finite.update(node.results)
+
+
+def _name(node: Node) -> str:
+    return str(node.target).split(".")[1]
+
+
+def _number(argument: Any) -> float:
+    """A number among the arguments of a node, 0 for anything else."""
+    if isinstance(argument, dict) and "f" in argument:
+        return float.fromhex(argument["f"])
+    return float(argument) if isinstance(argument, (int, float)) else 0.0
 
 
 def _states(claim: Mapping[str, Any]) -> list[Any]:
@@ -162,10 +221,6 @@ def _constant(state: Any) -> float | None:
     if not isinstance(value, (int, float)):
         return None
     return math.nan if math.isnan(value) else float(value)
-
-
-def _positive(claim: Mapping[str, Any] | None) -> bool:
-    return claim is not None and all(state == "positive" or (_constant(state) or 0.0) > 0 for state in _states(claim))
 
 
 def _smooth_power(node: Node) -> bool:
