@@ -250,6 +250,17 @@ bool is_bitwise(std::string_view name) {
   return name.starts_with("bitwise_") || name.starts_with("__");
 }
 
+// A narrower float overflows only beyond what states promise, but what is positive may become 0 in
+// it and in an integer; a short integer wraps.
+State converted(const State& s, const Dtype& out) {
+  if (s.value()) return s.in(out);
+  const auto& name = out.name();
+  if (name == "int8" || name == "int16" || name.starts_with("uint")) return State::finite();
+  const bool wide = name == "float32" || name == "float64" || name == "bfloat16";
+  if (s.is_positive() && !wide) return State::non_negative().in(out);
+  return s.in(out);
+}
+
 }  // namespace
 
 std::optional<State> pointwise_state(std::string_view name, std::string_view overload,
@@ -257,9 +268,7 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
   if (s.empty()) return State::anything().in(out);
   if (same_as_operand().contains(name)) return s[0].in(out);
   if (name == "_to_copy" || name == "to" || name == "convert_element_type") {
-    // A narrower float may overflow only beyond what states promise; integers are finite in any
-    // case.
-    return s[0].in(out);
+    return converted(s[0], out);
   }
   if (name == "where" && s.size() == 3) {
     if (s[0].value()) return (to_double(*s[0].value()) != 0 ? s[1] : s[2]).in(out);

@@ -239,7 +239,8 @@ Results group_norm(const Call& call) {
     args[0] = Pass::ref(x);
     const int64_t first = p.emit_several(call.op(), 3, std::move(args), call.kwargs());
     Results out;
-    bool finite = number(call, 7, 1e-5) > 0;
+    const bool root = number(call, 7, 1e-5) > 0;
+    bool finite = root;
     const State data = finite_if(data_of(x).is_finite() && finite);
     for (const size_t k : {1, 2}) {
       if (const auto v = call.maybe_tensor(k)) finite = finite && v->any().is_finite();
@@ -250,7 +251,8 @@ Results group_norm(const Call& call) {
                               finite_if(data_of(x).is_finite() && finite)));
     for (size_t k = 1; k < 3; ++k) {
       Layout dims = {
-          with_states({x.dims[0]}, [](const State& s) { return finite_if(s.is_finite()); })[0],
+          with_states({x.dims[0]},
+                      [&](const State& s) { return finite_if(s.is_finite() && root); })[0],
           p.fresh(p.num(groups), State::finite())};
       out.emplace_back(
           p.result(first + static_cast<int64_t>(k), std::move(dims), call.type(k), data));

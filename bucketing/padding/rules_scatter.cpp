@@ -180,6 +180,18 @@ Value flat(Pass& p, const Value& v) {
   return p.made(p.reshape(v.id, {total}), std::move(dims), v.dtype, data_of(v));
 }
 
+// v with all dimensions of the aligned layout `dims`.
+Value spread(Pass& p, const Value& v, const Layout& dims, const Checked<Expr>& sizes) {
+  Layout own = dims;
+  for (size_t d = 0; d < own.size(); ++d) {
+    for (size_t k = 0; k < own[d].size(); ++k) {
+      if (own[d][k].padded) own[d][k].state = p.state_at(v, own.size(), {d, k}, dims);
+    }
+  }
+  const int64_t id = p.emit("aten.expand.default", {Pass::ref(v), Pass::size_list(sizes)});
+  return p.made(id, std::move(own), v.dtype, data_of(v));
+}
+
 // (x, mask, source): the true positions of the mask take the elements of the source in order.
 Results masked_scatter(const Call& call) {
   Pass& p = call.pass();
@@ -188,18 +200,8 @@ Results masked_scatter(const Call& call) {
   Value source = call.tensor(2);
   const auto sizes = call.sizes();
   Layout dims = p.align({&x, &mask}, sizes.size());
-  const auto spread = [&](const Value& v) {
-    Layout own = dims;
-    for (size_t d = 0; d < own.size(); ++d) {
-      for (size_t k = 0; k < own[d].size(); ++k) {
-        if (own[d][k].padded) own[d][k].state = p.state_at(v, own.size(), {d, k}, dims);
-      }
-    }
-    const int64_t id = p.emit("aten.expand.default", {Pass::ref(v), Pass::size_list(sizes)});
-    return p.made(id, std::move(own), v.dtype, data_of(v));
-  };
-  x = spread(x);
-  mask = p.need(spread(mask), false);
+  x = spread(p, x, dims, sizes);
+  mask = p.need(spread(p, mask, dims, sizes), false);
   if (source.padded() && !source.uniform) {
     source = flat(p, source);
     if (source.dims[0].size() > 1)
@@ -216,10 +218,12 @@ Results masked_scatter_backward(const Call& call) {
   Value grad = call.tensor(0);
   Value mask = call.tensor(1);
   const auto sizes = call.sizes();
-  if (grad.rank() != mask.rank()) refuse("a mask of another rank");
-  for (size_t d = 0; d < grad.rank(); ++d) p.conform(grad, d, mask.dims[d]);
-  mask = flat(p, p.need(mask, false));
-  grad = flat(p, grad);
+  if (mask.rank() > grad.rank()) refuse("a mask of another rank");
+  const Layout all = p.align({&grad, &mask}, grad.rank());
+  Checked<Expr> full;
+  for (const Dim& dim : all) full.push_back(p.product(dim));
+  mask = flat(p, p.need(spread(p, mask, all, full), false));
+  grad = flat(p, spread(p, grad, all, full));
   const Expr total = p.product(sizes);
   const int64_t behind = p.bucket_size(total);
   const int64_t count = p.emit("aten.cumsum.default", {Pass::ref(mask), Arg{int64_t{0}}},

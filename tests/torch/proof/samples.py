@@ -65,9 +65,10 @@ class Call:
 
     def grown(self, sizes: Sequence[tuple[Group, int]]) -> list[torch.Tensor]:
         """The tensors with each group at a size: elements are repeated, so that their values stay in their range. Floats
-        shrink a little with each repetition: which of two equal ones is picked is nobody's to say."""
+        shrink a little with each repetition, differently for each group: which of two equal ones is picked is nobody's to
+        say."""
         tensors = list(self.tensors)
-        for group, size in sizes:
+        for number, (group, size) in enumerate(sizes):
             for tensor, dim in group.places:
                 old = tensors[tensor]
                 if old.shape[dim] != size:
@@ -75,7 +76,9 @@ class Call:
                     new = old.detach().index_select(dim, index % old.shape[dim])
                     if new.dtype.is_floating_point:
                         times = (index // old.shape[dim]).to(new.dtype)
-                        new = new * (1 - times / 64).view([-1 if one == dim else 1 for one in range(new.dim())])
+                        new = new * (1 - times / (64 - 5 * number)).view(
+                            [-1 if one == dim else 1 for one in range(new.dim())]
+                        )
                     tensors[tensor] = new.requires_grad_(old.requires_grad)
         return tensors
 
