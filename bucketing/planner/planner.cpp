@@ -125,7 +125,7 @@ Wide build_price(const CostModel& cost, Wide unpadded, Wide calls, const Measure
   if (cost.is_time()) {
     price = tenth;
   } else if (measured.call_us > 0 && calls > 0) {
-    // unpadded / (calls * call_us) units are a microsecond; in doubles, as the product can be large.
+    // unpadded / (calls * call_us) units are a microsecond; in doubles, as products can be large.
     const double each = static_cast<double>(std::min(measured.call_us, kLongestCall));
     const double units = static_cast<double>(unpadded) / (static_cast<double>(calls) * each);
     price = static_cast<Wide>(
