@@ -25,6 +25,26 @@ def test_places_are_named_as_the_program_names_them() -> None:
     assert wording.legend("no rule", {"s0": ["L['x']:0"]}) == "no rule"
 
 
+def test_long_names_stay_apart_and_within_what_the_daemon_takes() -> None:
+    source = "L['kwargs']" + "['ü']" * 40
+    first, second = wording.family(source, 0), wording.family(source, 1)
+    assert first != second and all(len(name.encode()) <= 128 for name in (first, second, wording.bounded(source)))
+    assert wording.family("L['x']", 1) == "L['x']:1"
+
+
+class Rows(torch.nn.Module):
+    def forward(self, *args: Any) -> torch.Tensor:
+        return torch.nn.functional.gelu(args[0])
+
+
+def test_a_module_is_named_by_its_class() -> None:
+    with bucketed(StaticBackend(), strict=True) as name:
+        torch.compile(Rows(), backend=name, dynamic=True)(torch.randn(3, 5, 4))
+        account = neuroncache.explain_last()
+        assert account is not None and account["function"].startswith("Rows.forward (")
+        assert account["symbols"]["s0"] == ["L['args'][0]:0"]
+
+
 def rows(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.gelu(x)
 

@@ -37,10 +37,12 @@ def families_of(gm: torch.fx.GraphModule, symbols: Any, shape_env: Any) -> dict[
             if isinstance(size, torch.SymInt):
                 name = symbols.ids.get(shape_env.replace(size.node.expr))
                 if name is not None:
-                    result[name].append(f"{source}:{dim}")
+                    result[name].append(wording.family(source, dim))
     for symbol, name in symbols.ids.items():
         if not result[name]:
-            result[name] = compat.symbol_sources(shape_env, symbol)[:1] or [name]
+            result[name] = [wording.bounded(source) for source in compat.symbol_sources(shape_env, symbol)[:1]] or [
+                name
+            ]
     return result
 
 

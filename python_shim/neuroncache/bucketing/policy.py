@@ -16,12 +16,13 @@ import inspect
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from neuroncache import compat, config, counters, log
+from neuroncache.bucketing import wording
 from neuroncache.bucketing.small import SmallSizes
 from neuroncache.client import default_client
 from neuroncache.errors import DaemonUnavailable, ProtocolError
@@ -33,9 +34,9 @@ _MARK = "_neuroncache_original"
 class Frame:
     """What is known of a code object that is compiled for a backend with buckets."""
 
-    def __init__(self, code: types.CodeType) -> None:
+    def __init__(self, code: types.CodeType, arguments: Mapping[str, Any]) -> None:
         self.program = program_of(code)
-        self.label = f"{code.co_name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+        self.label = f"{_owner(arguments)}{code.co_name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
         self.varies = False  # some size was seen to change: all may
         self.known: frozenset[str] = frozenset()  # families that varied in earlier runs
         self.asked = False
@@ -101,13 +102,15 @@ def install(convert_frame: Any) -> None:
 
     def _compile_frame(*args: Any, **keywords: Any) -> Any:
         frame = None
+        arguments: Mapping[str, Any] = {}
         with contextlib.suppress(Exception):
             compiler = args[5] if len(args) > 5 else keywords["compiler_fn"]
-            frame = _frame_for(args[0] if args else keywords["code"], compiler, keywords.get("export"))
+            given = args[2] if len(args) > 2 else keywords.get("locals")
+            arguments = given if isinstance(given, dict) else {}
+            frame = _frame_for(args[0] if args else keywords["code"], arguments, compiler, keywords.get("export"))
         if frame is None:
             return original(*args, **keywords)
-        arguments = args[2] if len(args) > 2 else keywords.get("locals")
-        pattern = frame.small.pattern(arguments) if isinstance(arguments, dict) else frozenset()
+        pattern = frame.small.pattern(arguments)
         if frame.small.as_python(pattern):
             counters.bypass("size_zero_or_one")
             log.debug("%s runs as it is once: %s", frame.label, ", ".join(sorted(pattern)))
@@ -139,7 +142,16 @@ def backend_name(compiler: Any) -> str:
     return ""
 
 
-def _frame_for(code: types.CodeType, compiler: Any, export: Any) -> Frame | None:
+def _owner(arguments: Mapping[str, Any]) -> str:
+    """The class of the module whose method is compiled, with a dot; '' for a function. A decorated method has it among its
+    positional arguments."""
+    first = arguments.get("self")
+    if first is None and isinstance(positional := arguments.get("args"), tuple) and positional:
+        first = positional[0]
+    return f"{type(first).__name__}." if isinstance(first, torch.nn.Module) else ""
+
+
+def _frame_for(code: types.CodeType, arguments: Mapping[str, Any], compiler: Any, export: Any) -> Frame | None:
     if export or not config.get("enabled") or config.get("bucketing") == "off":
         return None
     name = backend_name(compiler)
@@ -150,7 +162,7 @@ def _frame_for(code: types.CodeType, compiler: Any, export: Any) -> Frame | None
     with _lock:
         frame = _frames.get(code)
         if frame is None:
-            frame = _frames[code] = Frame(code)
+            frame = _frames[code] = Frame(code, arguments)
     frame.ask()
     return frame
 
@@ -208,7 +220,9 @@ def _open_sizes(frame: Frame, name: str, value: torch.Tensor, entry: Any) -> Any
             _compile.static = 0
             raise exc.SpeculationRestartAnalysis(restart_reason="sizes of the inputs vary")
     everything = _compile.everything or frame.varies
-    wanted = [value.size(dim) > 1 and (everything or f"{name}:{dim}" in frame.known) for dim in range(value.dim())]
+    wanted = [
+        value.size(dim) > 1 and (everything or wording.family(name, dim) in frame.known) for dim in range(value.dim())
+    ]
     _compile.static += len(wanted) - sum(wanted)
     if not any(wanted):
         return entry

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from neuroncache import config, counters, log
-from neuroncache.bucketing import check
+from neuroncache.bucketing import check, wording
 from neuroncache.bucketing.buckets import distributed
 from neuroncache.bucketing.epochs import BucketPlan
 from neuroncache.client import default_client
@@ -164,7 +164,7 @@ def _send_one(dispatcher: Dispatcher) -> None:
         "program": dispatcher.program,
         "job": job(),
         "families": families,
-        "label": dispatcher.label,
+        "label": wording.bounded(dispatcher.label),
     }
     if pairs:
         seen["joint"] = [

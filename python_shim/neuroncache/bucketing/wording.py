@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,6 +10,23 @@ _PLACE = re.compile(r"(.*):(\d+)")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _ITEM = re.compile(r"\['(\w+)'\]")
 _SYMBOL = re.compile(r"\bs\d+\b")
+
+
+MAX_NAME = 128  # bytes, of what the daemon takes for a name
+
+
+def family(source: str, dim: int) -> str:
+    """The name of a place, by which the daemon knows its sizes. A very long one ends in a digest of itself."""
+    name = f"{source}:{dim}"
+    data = name.encode()
+    if len(data) <= MAX_NAME:
+        return name
+    return f"{data[:100].decode(errors='ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def bounded(text: str) -> str:
+    """A text for people, as much of it as the daemon takes."""
+    return text.encode()[:MAX_NAME].decode(errors="ignore")
 
 
 def tensor(source: str) -> str:
