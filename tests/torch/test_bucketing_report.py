@@ -112,3 +112,18 @@ def test_ranks_of_a_run_have_one_job(
     assert report.job() == expected
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "4")  # of another Job than the host name says
     assert (report.job() == expected) == ("JOB_COMPLETION_INDEX" not in environment)
+
+
+def test_no_more_is_told_than_the_daemon_takes(daemon: Daemon) -> None:
+    """A request with too many sizes would be refused as a whole."""
+
+    def many(xs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [x.exp() for x in xs]
+
+    with bucketed(StaticBackend(), strict=True) as name:
+        compiled = torch.compile(many, backend=name, dynamic=True)
+        compiled([torch.randn(3, 4) for _ in range(35)])
+        report.send()
+        report.replan()
+    assert len(daemon.seen[0]["families"]) == len(daemon.asked[0]["families"]) == 64
+    assert len(daemon.seen[0]["joint"]) == len(daemon.asked[0]["joint"]) == 16

@@ -34,6 +34,7 @@ FIRST_REPLAN = (
 
 _MOST_US, _MOST_MS = 2**40 - 1, 7 * 24 * 3_600_000  # what the daemon takes
 _MOST_POINTS = 1024
+_MOST_FAMILIES, _MOST_PAIRS = 64, 16
 _ARTIFACTS, _MOST_ARTIFACTS = 1024, 10**12
 
 _lock = module_lock()
@@ -124,12 +125,12 @@ def first_plan(dispatcher: Dispatcher, varied: frozenset[str]) -> None:
 def _families(dispatcher: Dispatcher) -> list[str]:
     chooser = dispatcher.chooser
     padded = [name for name in chooser.symbols if name in chooser.padded]
-    return sorted({chooser.family(name) for name in padded})
+    return sorted({chooser.family(name) for name in padded})[:_MOST_FAMILIES]
 
 
 def _joint(families: list[str]) -> list[tuple[str, str]]:
     """The families that are planned in pairs: by their order, which is that of the inputs and of their dimensions."""
-    return list(zip(families[0::2], families[1::2], strict=False))
+    return list(zip(families[0::2], families[1::2], strict=False))[:_MOST_PAIRS]
 
 
 def _send_one(dispatcher: Dispatcher) -> None:
@@ -156,9 +157,11 @@ def _send_one(dispatcher: Dispatcher) -> None:
             timed, took = timed + fresh, took + fresh * each
     if not told or not dispatcher.program:
         return
+    planned = [family for family in _families(dispatcher) if family in sizes]
+    others = sorted(sizes.keys() - set(planned))
     families = [
-        {"family": family, "sizes": [[size, count] for size, count in sorted(counts.items())]}
-        for family, counts in sorted(sizes.items())
+        {"family": family, "sizes": [[size, count] for size, count in sorted(sizes[family].items())]}
+        for family in sorted([*planned, *others][:_MOST_FAMILIES])
     ]
     seen: dict[str, Any] = {
         "program": dispatcher.program,
