@@ -98,7 +98,7 @@ class SubPlan:
         self.first_truth = len(self.inputs)
         self.nodes: list[Node] = []
         number = self.first_truth + len(self.truths)
-        foreign = {node["op"] for node in graph["nodes"]}
+        foreign = {node["op"] for node in graph.get("nodes", ())}
         for entry in document["nodes"]:
             count = entry.get("n")
             results = range(number, number + (1 if count is None else count))
