@@ -235,21 +235,15 @@ def lone_programs(tmp_path: Path, short_dir: Path) -> Iterator[Programs]:
     result.close()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _proofs(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
-    """The proofs that the selected tests ask for run from the start, beside the other tests. One pool for all modules."""
-    parameters = [getattr(getattr(item, "callspec", None), "params", {}) for item in request.session.items]
-    wanted = [one["job"] for one in parameters if "job" in one]
-    if not wanted:
-        yield lambda job: None
-        return
+@pytest.fixture(scope="session")
+def verdicts(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
+    """Called with a job of proof/jobs.py: its verdict."""
     from proof import jobs
 
-    with jobs.started(wanted) as verdict:
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the cores are in use: what this worker's tests ask for, one by one
+        wanted, processes = [], 1
+    else:
+        parameters = [getattr(getattr(item, "callspec", None), "params", {}) for item in request.session.items]
+        wanted, processes = [one["job"] for one in parameters if "job" in one], min(2, len(os.sched_getaffinity(0)))
+    with jobs.runner(wanted, processes) as verdict:
         yield verdict
-
-
-@pytest.fixture(scope="session")
-def verdicts(_proofs: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Called with a job of proof/jobs.py: its verdict."""
-    return _proofs

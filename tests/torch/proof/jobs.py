@@ -1,7 +1,6 @@
 """The cases of the tests as jobs for a few processes, so that a suite uses the cores there are.
 
-A job is a tuple: its kind and plain arguments. The session fixture `verdicts`, called with a job, gives the verdict. All jobs that
-the selected tests are parametrized with (as `job`) start with the session, once, and run beside the other tests.
+A job is a tuple: its kind and plain arguments. The session fixture `verdicts`, called with a job, gives the verdict.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -82,24 +80,27 @@ _KINDS: dict[str, Callable[..., Any]] = {
 def _start() -> None:
     import torch
 
-    os.nice(10)  # tests that run beside them come first
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
 
 
 @contextlib.contextmanager
-def started(jobs: Iterable[Job]) -> Iterator[Callable[[Job], Any]]:
-    """Has a few processes run the jobs, in their order. Gives a function that waits for the verdict of one."""
-    chosen = list(dict.fromkeys(jobs))
-    if not chosen:
-        yield run
-        return
+def runner(first: Iterable[Job], processes: int) -> Iterator[Callable[[Job], Any]]:
+    """Gives a function that waits for the verdict of a job. Those in `first` start at once, others when they are asked for;
+    each runs once."""
     context = multiprocessing.get_context("spawn")
-    processes = min(2, len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_start) as pool:
-        futures: dict[Job, Future[Any]] = {job: pool.submit(run, job) for job in chosen}
+        futures: dict[Job, Future[Any]] = {}
+
+        def submit(job: Job) -> Future[Any]:
+            if job not in futures:
+                futures[job] = pool.submit(run, job)
+            return futures[job]
+
+        for job in first:
+            submit(job)
         try:
-            yield lambda job: futures[job].result()
+            yield lambda job: submit(job).result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
