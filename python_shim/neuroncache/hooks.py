@@ -104,8 +104,10 @@ def _hook_registry(registry: Any) -> None:
 
 
 def _hook_frames(module: Any) -> None:
-    from neuroncache.bucketing import policy
-
+    try:
+        from neuroncache.bucketing import policy
+    except Exception:  # a damaged installation, which the first graph will tell of
+        return
     policy.install(module)
 
 
