@@ -124,12 +124,12 @@ void Walker::node(const Node& n) {
 
 // Operators whose rules are worth running without padding: they know constants and finite values.
 bool has_states(std::string_view name) {
-  static const std::set<std::string_view> names = {
+  static const std::set<std::string_view> kNames = {
       "full",      "zeros",     "ones",         "full_like", "zeros_like",
       "ones_like", "new_zeros", "new_ones",     "new_full",  "scalar_tensor",
       "expand",    "view",      "_unsafe_view", "reshape",   "squeeze",
       "unsqueeze", "permute",   "transpose",    "t"};
-  return names.contains(name);
+  return kNames.contains(name);
 }
 
 }  // namespace

@@ -42,6 +42,6 @@ struct Declared {
 using DeclaredRules = std::map<std::string, Declared, std::less<>>;
 
 // Errors: kInvalid.
-Result<DeclaredRules> read_declared(const boost::json::value& json);
+Result<DeclaredRules> read_declared(const boost::json::value& v);
 
 }  // namespace nc::padding

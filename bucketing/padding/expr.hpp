@@ -26,7 +26,7 @@ namespace nc::padding {
 // A handle; meaningful only together with its pool.
 struct Expr {
   uint32_t id = 0;
-  auto operator<=>(const Expr&) const = default;
+  auto operator<=>(const Expr&) const = default;  // NOLINT(modernize-use-nullptr): its own zero
 };
 
 class ExprPool {
@@ -46,7 +46,7 @@ class ExprPool {
   Expr min(Expr a, Expr b);
 
   // From the wire. Empty when it is no expression; what is well formed but unknown becomes opaque.
-  std::optional<Expr> parse(const boost::json::value& json);
+  std::optional<Expr> parse(const boost::json::value& value);
   boost::json::value to_json(Expr e) const;
   std::string text(Expr e) const;  // for messages
 
@@ -94,7 +94,7 @@ class ExprPool {
   };
 
   Expr intern(Terms terms);
-  Expr atom(Atom atom);
+  Expr atom(Atom value);
   Expr opaque(std::string literal, std::vector<Expr> args);
   Expr extreme(AtomKind kind, Expr a, Expr b);
   std::optional<int64_t> lower_bound(Expr e) const;

@@ -80,7 +80,7 @@ struct Graph {
 // Reads a graph. `rename` gives the forward symbol for each symbol of a backward graph, and the
 // ranges of symbols are told to the pool. Errors: kInvalid (no graph), kUnsupported (it holds
 // subgraphs, or its version is another).
-Result<Graph> read_graph(const boost::json::value& json, ExprPool& pool,
+Result<Graph> read_graph(const boost::json::value& document, ExprPool& pool,
                          const std::map<std::string, std::string>& rename);
 
 boost::json::value to_json(const Arg& arg, const ExprPool& pool);

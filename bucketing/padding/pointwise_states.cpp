@@ -17,103 +17,103 @@ using States = std::vector<State>;
 
 // Finite operands give finite results; nothing is known of the sign.
 const Names& keep_finite() {
-  static const Names names = {"neg",
-                              "tanh",
-                              "erf",
-                              "sin",
-                              "cos",
-                              "silu",
-                              "gelu",
-                              "elu",
-                              "celu",
-                              "selu",
-                              "leaky_relu",
-                              "hardtanh",
-                              "hardswish",
-                              "mish",
-                              "sub",
-                              "rsub",
-                              "clamp",
-                              "clamp_min",
-                              "clamp_max",
-                              "minimum",
-                              "maximum",
-                              "fmax",
-                              "fmin",
-                              "floor",
-                              "ceil",
-                              "round",
-                              "trunc",
-                              "frac",
-                              "sign",
-                              "sgn",
-                              "atan",
-                              "asinh",
-                              "fma",
-                              "lerp",
-                              "addcmul",
-                              "log_sigmoid",
-                              "gelu_backward",
-                              "silu_backward",
-                              "tanh_backward",
-                              "sigmoid_backward",
-                              "threshold_backward",
-                              "threshold",
-                              "hardswish_backward",
-                              "hardsigmoid_backward",
-                              "hardtanh_backward",
-                              "elu_backward",
-                              "leaky_relu_backward",
-                              "mish_backward",
-                              "softplus_backward",
-                              "log_sigmoid_backward",
-                              "nan_to_num",
-                              "copysign",
-                              "atan2",
-                              "real",
-                              "imag",
-                              "conj_physical",
-                              "_conj",
-                              "angle",
-                              "complex",
-                              "polar",
-                              "heaviside",
-                              "hardshrink",
-                              "softshrink",
-                              "hardshrink_backward",
-                              "softshrink_backward",
-                              "_prelu_kernel",
-                              "special_i0e",
-                              "special_i1e",
-                              "bessel_j0",
-                              "bessel_j1",
-                              "special_bessel_j0",
-                              "special_bessel_j1",
-                              "deg2rad",
-                              "rad2deg",
-                              "sinc"};
-  return names;
+  static const Names kNames = {"neg",
+                               "tanh",
+                               "erf",
+                               "sin",
+                               "cos",
+                               "silu",
+                               "gelu",
+                               "elu",
+                               "celu",
+                               "selu",
+                               "leaky_relu",
+                               "hardtanh",
+                               "hardswish",
+                               "mish",
+                               "sub",
+                               "rsub",
+                               "clamp",
+                               "clamp_min",
+                               "clamp_max",
+                               "minimum",
+                               "maximum",
+                               "fmax",
+                               "fmin",
+                               "floor",
+                               "ceil",
+                               "round",
+                               "trunc",
+                               "frac",
+                               "sign",
+                               "sgn",
+                               "atan",
+                               "asinh",
+                               "fma",
+                               "lerp",
+                               "addcmul",
+                               "log_sigmoid",
+                               "gelu_backward",
+                               "silu_backward",
+                               "tanh_backward",
+                               "sigmoid_backward",
+                               "threshold_backward",
+                               "threshold",
+                               "hardswish_backward",
+                               "hardsigmoid_backward",
+                               "hardtanh_backward",
+                               "elu_backward",
+                               "leaky_relu_backward",
+                               "mish_backward",
+                               "softplus_backward",
+                               "log_sigmoid_backward",
+                               "nan_to_num",
+                               "copysign",
+                               "atan2",
+                               "real",
+                               "imag",
+                               "conj_physical",
+                               "_conj",
+                               "angle",
+                               "complex",
+                               "polar",
+                               "heaviside",
+                               "hardshrink",
+                               "softshrink",
+                               "hardshrink_backward",
+                               "softshrink_backward",
+                               "_prelu_kernel",
+                               "special_i0e",
+                               "special_i1e",
+                               "bessel_j0",
+                               "bessel_j1",
+                               "special_bessel_j0",
+                               "special_bessel_j1",
+                               "deg2rad",
+                               "rad2deg",
+                               "sinc"};
+  return kNames;
 }
 
 // Finite operands give finite results >= 0.
 const Names& non_negative() {
-  static const Names names = {"abs",         "square",   "relu", "relu6",       "sigmoid",
-                              "hardsigmoid", "softplus", "erfc", "special_ndtr"};
-  return names;
+  static const Names kNames = {"abs",         "square",   "relu", "relu6",       "sigmoid",
+                               "hardsigmoid", "softplus", "erfc", "special_ndtr"};
+  return kNames;
 }
 
 const Names& boolean() {
-  static const Names names = {"eq",          "ne",          "lt",          "le",
-                              "gt",          "ge",          "logical_and", "logical_or",
-                              "logical_not", "logical_xor", "isnan",       "isinf",
-                              "isfinite",    "isposinf",    "isneginf",    "signbit"};
-  return names;
+  static const Names kNames = {"eq",          "ne",          "lt",          "le",
+                               "gt",          "ge",          "logical_and", "logical_or",
+                               "logical_not", "logical_xor", "isnan",       "isinf",
+                               "isfinite",    "isposinf",    "isneginf",    "signbit"};
+  return kNames;
 }
 
 const Names& same_as_operand() {
-  static const Names names = {"clone",           "alias",      "detach",
-                              "lift_fresh_copy", "contiguous", "positive"};
-  return names;
+  static const Names kNames = {"clone",           "alias",      "detach",
+                               "lift_fresh_copy", "contiguous", "positive"};
+  return kNames;
 }
 
 bool all_finite(const States& s) {
@@ -177,11 +177,11 @@ std::optional<double> fold_unary(std::string_view name, double x) {
   }
   if (name == "sign" || name == "sgn") return x > 0 ? 1 : x < 0 ? -1 : 0;
   if (x == 0) {
-    static const Names zero_at_zero = {"tanh",       "erf",       "sin",   "tan",   "asin",  "atan",
-                                       "sinh",       "asinh",     "atanh", "silu",  "gelu",  "elu",
-                                       "leaky_relu", "hardswish", "mish",  "expm1", "log1p", "sqrt",
-                                       "selu",       "celu",      "relu6"};
-    if (zero_at_zero.contains(name)) return 0;
+    static const Names kZeroAtZero = {"tanh",       "erf",       "sin",   "tan",   "asin",  "atan",
+                                      "sinh",       "asinh",     "atanh", "silu",  "gelu",  "elu",
+                                      "leaky_relu", "hardswish", "mish",  "expm1", "log1p", "sqrt",
+                                      "selu",       "celu",      "relu6"};
+    if (kZeroAtZero.contains(name)) return 0;
     if (name == "exp" || name == "exp2" || name == "cos" || name == "cosh") return 1;
     if (name == "log") return -inf;
   }

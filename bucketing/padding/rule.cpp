@@ -25,7 +25,7 @@ const Rule* RuleTable::find(std::string_view name) const {
 }
 
 const RuleTable& rules() {
-  static const RuleTable table = [] {
+  static const RuleTable kTable = [] {
     RuleTable t;
     add_pointwise_rules(t);
     add_view_rules(t);
@@ -55,7 +55,7 @@ const RuleTable& rules() {
         {"_grouped_mm", "histc", "as_strided", "_fused_rms_norm", "_fused_rms_norm_backward"});
     return t;
   }();
-  return table;
+  return kTable;
 }
 
 boost::json::array unproven_operators(const Graph& forward, const Graph* backward,

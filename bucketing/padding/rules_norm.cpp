@@ -212,7 +212,7 @@ Results batch_norm_backward(const Call& call) {
   grad_x = w.mul(grad_x, per_channel(p, factor, x));
   if (weight) grad_x = w.mul(grad_x, per_channel(p, weight->id, x));
   Results out;
-  const int64_t ids[] = {grad_x, grad_weight, grad_bias};
+  const Checked<int64_t> ids = {grad_x, grad_weight, grad_bias};
   for (size_t k = 0; k < call.node().outs.size(); ++k) {
     if (!call.is_tensor_result(k)) {
       out.emplace_back();

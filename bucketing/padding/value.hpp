@@ -30,7 +30,7 @@ using Layout = Checked<Dim>;
 struct Place {
   size_t dim = 0;
   size_t factor = 0;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr): its own zero
 };
 
 // How a value came to be, where a later operation needs to know.
