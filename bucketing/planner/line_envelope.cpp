@@ -12,7 +12,7 @@ __extension__ typedef unsigned __int128 UWide;  // NOLINT(modernize-use-using)
 struct Product {
   std::uint64_t high;
   UWide low;
-  auto operator<=>(const Product&) const = default;
+  auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr): its own zero
 };
 
 Product product(UWide a, std::uint64_t x) {
