@@ -145,6 +145,25 @@ TEST(PaddingEngine, BadRequestsAreErrors) {
               plan(js::parse(R"({"request":2,"forward":{}})")).ok());
 }
 
+TEST(PaddingEngine, MoreResultsThanAnOperatorHasAreRefused) {
+  const std::string row = tensor("8");
+  const std::string x = tensor(R"("s0",8,4)");
+  const std::string inputs = input(x) + "," + input(x) + "," + input(row) + "," + input(row) + "," +
+                             input(row) + "," + input(row) + "," + input(row);
+  const auto asked = [&](const std::string& outs) {
+    return ask(graph({inputs,
+                      R"({"op":"aten.native_batch_norm_backward.default","a":[{"v":0},{"v":1},)"
+                      R"({"v":2},{"v":3},{"v":4},{"v":5},{"v":6},true,)"
+                      R"({"f":"0x1.4f8b588e368f1p-17"},[true,true,true]],"outs":[)" +
+                          outs + "]}",
+                      R"({"v":7})"}));
+  };
+  const js::value three = asked(x + "," + row + "," + row);
+  EXPECT_TRUE(three.as_object().contains("forward")) << text(three);
+  const js::value four = asked(x + "," + row + "," + row + "," + row);
+  EXPECT_TRUE(four.as_object().contains("refusal")) << text(four);
+}
+
 TEST(PaddingEngine, TheSameRequestHasTheSameAnswer) {
   const std::string g =
       graph({kX, node("aten._softmax.default", R"({"v":0},1,false)", tensor(R"("s0","s1",8)")),
