@@ -11,7 +11,7 @@
 namespace nc::bench {
 namespace {
 
-using namespace nc::buckets;
+using namespace nc::buckets;  // NOLINT(google-build-using-namespace): it is about nothing else
 
 constexpr std::size_t kCandidates = 100'000;
 constexpr std::uint32_t kBuckets = 64;

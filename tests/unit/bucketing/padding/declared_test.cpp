@@ -69,7 +69,7 @@ std::string claimed(const js::value& a, int64_t from) {
   return states;
 }
 
-const char* kSwish = R"({"mylib.swish.default":{"kind":"pointwise","gives":"nonnegative"}})";
+const char* const kSwish = R"({"mylib.swish.default":{"kind":"pointwise","gives":"nonnegative"}})";
 
 TEST(DeclaredRules, PointwiseFollowsTheOperandsAndIsListedAsUnproven) {
   const std::string nodes = node("aten.cos.default", R"({"v":0})", R"("s0",4)") + "," +
@@ -95,7 +95,7 @@ TEST(DeclaredRules, PointwiseOfFiniteOperandsGivesWhatIsDeclared) {
   EXPECT_EQ(claimed(b, 1), R"("any")");
 }
 
-const char* kProject = R"({"mylib.project.default":{"kind":"along","sums":[[0,-1],[1,0]],
+const char* const kProject = R"({"mylib.project.default":{"kind":"along","sums":[[0,-1],[1,0]],
   "needs":{"0":"zero","1":"zero"},"outputs":[{"follows":[[[0,0]],[[1,1]]],"gives":"zero"}]}})";
 
 TEST(DeclaredRules, WhatIsSummedUpIsMaskedFirst) {

@@ -90,8 +90,8 @@ TEST_F(ExprTest, WritingSubstitutingAndEvaluatingAgree) {
       if (pick(2) == 0) return pick(9) - 2;
       return pick(2) == 0 ? "s0" : "s1";
     }
-    static const char* const operators[] = {"+", "*", "//", "%", "Max", "Min"};
-    const char* op = operators[pick(6)];
+    static const char* const kOperators[] = {"+", "*", "//", "%", "Max", "Min"};
+    const char* op = kOperators[pick(6)];
     return boost::json::array{
         op, make(depth - 1),
         op[0] == '/' || op[0] == '%' ? boost::json::value(pick(5) + 1) : make(depth - 1)};
