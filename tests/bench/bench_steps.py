@@ -75,7 +75,6 @@ def worker(price: float, arguments: Sequence[str]) -> None:
 
 def run(name: str, env: dict[str, str], price: float, arguments: Sequence[str], ours: bool = True) -> dict[str, Any]:
     base = Path(env["NEURONCACHE_CONFIG"]).parent
-    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, str(HERE), "--worker", "--price", str(price), "--", str(TRACE), *arguments],
         env={
@@ -93,7 +92,6 @@ def run(name: str, env: dict[str, str], price: float, arguments: Sequence[str], 
         raise SystemExit(f"{name}: the measured process failed with status {done.returncode}; see above")
     steps, told = (json.loads(line) for line in done.stdout.strip().splitlines()[-2:])
     result: dict[str, Any] = {**steps, **told}
-    result["wall"] = time.monotonic() - started
     print(
         f"  {name}: {sum(result['seconds']):.1f} s in steps, {result['compiled']} graphs", file=sys.stderr, flush=True
     )
@@ -106,6 +104,8 @@ def steady(result: dict[str, Any]) -> float:
 
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
+    from demo import columns
+
     base = rows["every shape"]
     lines = [("", "graphs compiled", "all steps s", "ratio", "usual step ms", "ratio", "padding")]
     for name, row in rows.items():
@@ -122,10 +122,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
                 waste,
             )
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    cells = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
-    text = ["  ".join(line).rstrip() for line in cells]
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+    return columns(lines)
 
 
 def judge(rows: dict[str, dict[str, Any]]) -> list[tuple[str, float, float]]:

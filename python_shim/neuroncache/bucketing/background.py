@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from neuroncache import counters, log
 from neuroncache.bucketing import builder, recipe
 from neuroncache.bucketing.buckets import distributed
+from neuroncache.bucketing.layout import dense_strides
 from neuroncache.bucketing.records import Half, Record
 from neuroncache.bucketing.units import Unit
 from neuroncache.locks import module_lock
@@ -103,7 +104,7 @@ def _specs(half: Half, args: Sequence[Any]) -> list[recipe.Spec]:
     specs = [(tuple(value.shape), tuple(value.stride()), value.dtype, str(value.device)) for value in values]
     for position, fit in half.pads:
         shape = tuple(fit.padded_shape)
-        specs[position] = (shape, recipe.dense(shape), values[position].dtype, str(values[position].device))
+        specs[position] = (shape, dense_strides(shape), values[position].dtype, str(values[position].device))
     return specs
 
 

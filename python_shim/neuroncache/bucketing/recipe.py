@@ -43,14 +43,6 @@ class Parts:
         )
 
 
-def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a tensor without gaps, row by row."""
-    strides = [1] * len(shape)
-    for dim in range(len(shape) - 2, -1, -1):
-        strides[dim] = strides[dim + 1] * max(shape[dim + 1], 1)
-    return tuple(strides)
-
-
 def tensors(specs: Sequence[Spec]) -> list[torch.Tensor]:
     return [torch.empty_strided(shape, strides, dtype=dtype, device=at).zero_() for shape, strides, dtype, at in specs]
 
@@ -71,9 +63,10 @@ def build(
         given[index] = outputs[source]
     for index, source in parts.tangents:
         given[index] = _tangent(parts, index, outputs[source])
-    sizes = {name: parts.buckets[name] for name in parts.buckets}
     taken = [given[index] for index in parts.backward.tensor_inputs]
-    function("backward", [*taken, *(truth.to(inputs[0].device) for truth in parts.backward.truth_tensors(sizes))])
+    function(
+        "backward", [*taken, *(truth.to(inputs[0].device) for truth in parts.backward.truth_tensors(parts.buckets))]
+    )
 
 
 def _tangent(parts: Parts, index: int, output: Any) -> torch.Tensor:
