@@ -16,6 +16,7 @@
 #include "base/unique_fd.hpp"
 #include "client/cc/input/canonical.hpp"
 #include "client/cc/input/hlo_proto.hpp"
+#include "client/cc/input/mlir_bytecode.hpp"
 #include "client/cc/input/mlir_text.hpp"
 
 namespace nc::cc {
@@ -193,6 +194,7 @@ Result<InputDigest> digest_input(const std::string& path, const InputLimits& lim
 InputDigest digest_bytes(Bytes bytes, const InputLimits& limits) {
   if (bytes.size() > limits.parsed_bytes) return raw_digest(bytes);
   static constexpr std::pair<std::string_view, Normaliser> kForms[] = {
+      {"mlir-bytecode", mlir_bytecode_digest},
       {"hlo-proto", hlo_proto_digest},
       {"mlir-text", mlir_text_digest},
   };

@@ -2,6 +2,9 @@
 
 Made with jax 0.10.2 (`pip install jax`): `python make.py`. The tests need only what it wrote: NAME.mlir (text), NAME.mlirbc
 (bytecode), NAME.vhlo (a portable artifact, which is bytecode of another dialect) and NAME.pb (HloModuleProto).
+
+torch_here.mlirbc and torch_there.mlirbc are of torch-mlir 20261001: `fx.export_and_import(..., output_type="stablehlo")` of a module
+with a convolution, batch norm and pooling, defined at two places, with another `torch.debug_dump_path`.
 """
 
 import io

@@ -1,0 +1,93 @@
+#loc1 = loc("/tmp/venv/lib/python3.11/site-packages/torch/nn/modules/conv.py":565:0)
+#loc2 = loc("/place0/m.py":18:0)
+#loc4 = loc(callsite(#loc1 at #loc2))
+module attributes {torch.debug_dump_path = "/tmp/x0"} {
+  func.func @main(%arg0: tensor<1x3x8x8xf32> loc(callsite(#loc1 at #loc2))) -> (tensor<1x4x4x4xf32>, tensor<1x4x1x1xf32>, tensor<1x3x8x8xf32>, tensor<1x3x8x8xf32>, tensor<1x3x8x8xf32>) {
+    %cst = stablehlo.constant dense_resource<torch_tensor_4_torch.float32_4> : tensor<4xf32> loc(#loc5)
+    %cst_0 = stablehlo.constant dense_resource<torch_tensor_4_torch.float32_3> : tensor<4xf32> loc(#loc5)
+    %cst_1 = stablehlo.constant dense_resource<torch_tensor_4_torch.float32_2> : tensor<4xf32> loc(#loc5)
+    %cst_2 = stablehlo.constant dense_resource<torch_tensor_4_torch.float32_1> : tensor<4xf32> loc(#loc5)
+    %cst_3 = stablehlo.constant dense_resource<torch_tensor_4_3_3_3_torch.float32> : tensor<4x3x3x3xf32> loc(#loc)
+    %cst_4 = stablehlo.constant dense_resource<torch_tensor_4_torch.float32> : tensor<4xf32> loc(#loc)
+    %cst_5 = stablehlo.constant dense<1.000000e+00> : tensor<4xf32> loc(#loc5)
+    %cst_6 = stablehlo.constant dense<0.000000e+00> : tensor<1x4x8x8xf32> loc(#loc2)
+    %cst_7 = stablehlo.constant dense<0xFF800000> : tensor<f32> loc(#loc2)
+    %cst_8 = stablehlo.constant dense<0.000000e+00> : tensor<f32> loc(#loc2)
+    %cst_9 = arith.constant dense<1.000000e-05> : tensor<1xf64> loc(#loc5)
+    %cst_10 = arith.constant dense<1> : tensor<1xi64> loc(#loc)
+    %cst_11 = arith.constant dense<64> : tensor<1xi64> loc(#loc2)
+    %cst_12 = arith.constant dense<2> : tensor<1xi64> loc(#loc2)
+    %cst_13 = arith.constant dense<0> : tensor<1xi64> loc(#loc2)
+    %0 = stablehlo.convolution(%arg0, %cst_3) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {stride = [1, 1], pad = [[1, 1], [1, 1]], rhs_dilate = [1, 1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x8x8xf32> loc(#loc4)
+    %1 = stablehlo.reshape %cst_4 : (tensor<4xf32>) -> tensor<4x1x1xf32> loc(#loc4)
+    %2 = stablehlo.broadcast_in_dim %1, dims = [1, 2, 3] : (tensor<4x1x1xf32>) -> tensor<1x4x8x8xf32> loc(#loc4)
+    %3 = stablehlo.add %0, %2 : tensor<1x4x8x8xf32> loc(#loc4)
+    %4 = stablehlo.convert %cst_9 : (tensor<1xf64>) -> tensor<1xf32> loc(#loc5)
+    %5 = stablehlo.reshape %4 : (tensor<1xf32>) -> tensor<f32> loc(#loc5)
+    %6 = stablehlo.broadcast_in_dim %5, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(#loc5)
+    %7 = stablehlo.add %6, %cst_1 : tensor<4xf32> loc(#loc5)
+    %8 = stablehlo.sqrt %7 : tensor<4xf32> loc(#loc5)
+    %9 = stablehlo.divide %cst_5, %8 : tensor<4xf32> loc(#loc5)
+    %10 = stablehlo.convert %cst_10 : (tensor<1xi64>) -> tensor<1xf32> loc(#loc5)
+    %11 = stablehlo.reshape %10 : (tensor<1xf32>) -> tensor<f32> loc(#loc5)
+    %12 = stablehlo.broadcast_in_dim %11, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(#loc5)
+    %13 = stablehlo.multiply %9, %12 : tensor<4xf32> loc(#loc5)
+    %14 = stablehlo.reshape %cst_2 : (tensor<4xf32>) -> tensor<4x1xf32> loc(#loc5)
+    %15 = stablehlo.reshape %14 : (tensor<4x1xf32>) -> tensor<4x1x1xf32> loc(#loc5)
+    %16 = stablehlo.reshape %13 : (tensor<4xf32>) -> tensor<4x1xf32> loc(#loc5)
+    %17 = stablehlo.reshape %16 : (tensor<4x1xf32>) -> tensor<4x1x1xf32> loc(#loc5)
+    %18 = stablehlo.broadcast_in_dim %15, dims = [1, 2, 3] : (tensor<4x1x1xf32>) -> tensor<1x4x8x8xf32> loc(#loc5)
+    %19 = stablehlo.subtract %3, %18 : tensor<1x4x8x8xf32> loc(#loc5)
+    %20 = stablehlo.broadcast_in_dim %17, dims = [1, 2, 3] : (tensor<4x1x1xf32>) -> tensor<1x4x8x8xf32> loc(#loc5)
+    %21 = stablehlo.multiply %19, %20 : tensor<1x4x8x8xf32> loc(#loc5)
+    %22 = stablehlo.reshape %cst_0 : (tensor<4xf32>) -> tensor<4x1xf32> loc(#loc5)
+    %23 = stablehlo.reshape %22 : (tensor<4x1xf32>) -> tensor<4x1x1xf32> loc(#loc5)
+    %24 = stablehlo.broadcast_in_dim %23, dims = [1, 2, 3] : (tensor<4x1x1xf32>) -> tensor<1x4x8x8xf32> loc(#loc5)
+    %25 = stablehlo.multiply %21, %24 : tensor<1x4x8x8xf32> loc(#loc5)
+    %26 = stablehlo.reshape %cst : (tensor<4xf32>) -> tensor<4x1xf32> loc(#loc5)
+    %27 = stablehlo.reshape %26 : (tensor<4x1xf32>) -> tensor<4x1x1xf32> loc(#loc5)
+    %28 = stablehlo.broadcast_in_dim %27, dims = [1, 2, 3] : (tensor<4x1x1xf32>) -> tensor<1x4x8x8xf32> loc(#loc5)
+    %29 = stablehlo.add %25, %28 : tensor<1x4x8x8xf32> loc(#loc5)
+    %30 = stablehlo.maximum %29, %cst_6 : tensor<1x4x8x8xf32> loc(#loc2)
+    %31 = "stablehlo.reduce_window"(%30, %cst_7) <{padding = dense<0> : tensor<4x2xi64>, window_dilations = array<i64: 1, 1, 1, 1>, window_dimensions = array<i64: 1, 1, 2, 2>, window_strides = array<i64: 1, 1, 2, 2>}> ({
+    ^bb0(%arg1: tensor<f32> loc("/place0/m.py":18:0), %arg2: tensor<f32> loc("/place0/m.py":18:0)):
+      %50 = stablehlo.maximum %arg1, %arg2 : tensor<f32> loc(#loc2)
+      stablehlo.return %50 : tensor<f32> loc(#loc2)
+    }) : (tensor<1x4x8x8xf32>, tensor<f32>) -> tensor<1x4x4x4xf32> loc(#loc2)
+    %32 = stablehlo.reduce(%3 init: %cst_8) applies stablehlo.add across dimensions = [2, 3] : (tensor<1x4x8x8xf32>, tensor<f32>) -> tensor<1x4xf32> loc(#loc2)
+    %33 = stablehlo.reshape %32 : (tensor<1x4xf32>) -> tensor<1x4x1x1xf32> loc(#loc2)
+    %34 = stablehlo.convert %cst_11 : (tensor<1xi64>) -> tensor<1xf32> loc(#loc2)
+    %35 = stablehlo.reshape %34 : (tensor<1xf32>) -> tensor<f32> loc(#loc2)
+    %36 = stablehlo.broadcast_in_dim %35, dims = [] : (tensor<f32>) -> tensor<1x4x1x1xf32> loc(#loc2)
+    %37 = stablehlo.divide %33, %36 : tensor<1x4x1x1xf32> loc(#loc2)
+    %38 = stablehlo.abs %arg0 : tensor<1x3x8x8xf32> loc(#loc2)
+    %39 = stablehlo.broadcast_in_dim %11, dims = [] : (tensor<f32>) -> tensor<1x3x8x8xf32> loc(#loc2)
+    %40 = stablehlo.add %38, %39 : tensor<1x3x8x8xf32> loc(#loc2)
+    %41 = stablehlo.rsqrt %40 : tensor<1x3x8x8xf32> loc(#loc2)
+    %42 = stablehlo.tanh %arg0 : tensor<1x3x8x8xf32> loc(#loc2)
+    %43 = stablehlo.convert %cst_12 : (tensor<1xi64>) -> tensor<1xf32> loc(#loc2)
+    %44 = stablehlo.reshape %43 : (tensor<1xf32>) -> tensor<f32> loc(#loc2)
+    %45 = stablehlo.broadcast_in_dim %44, dims = [] : (tensor<f32>) -> tensor<1x3x8x8xf32> loc(#loc2)
+    %46 = stablehlo.power %arg0, %45 : tensor<1x3x8x8xf32> loc(#loc2)
+    %47 = stablehlo.convert %cst_13 : (tensor<1xi64>) -> tensor<1xf32> loc(#loc2)
+    %48 = stablehlo.reshape %47 : (tensor<1xf32>) -> tensor<f32> loc(#loc2)
+    %49 = stablehlo.clamp %48, %46, %11 : (tensor<f32>, tensor<1x3x8x8xf32>, tensor<f32>) -> tensor<1x3x8x8xf32> loc(#loc2)
+    return %31, %37, %41, %42, %49 : tensor<1x4x4x4xf32>, tensor<1x4x1x1xf32>, tensor<1x3x8x8xf32>, tensor<1x3x8x8xf32>, tensor<1x3x8x8xf32> loc(#loc2)
+  } loc(#loc4)
+} loc(#loc)
+#loc = loc(unknown)
+#loc3 = loc("/tmp/venv/lib/python3.11/site-packages/torch/nn/modules/batchnorm.py":210:0)
+#loc5 = loc(callsite(#loc3 at #loc2))
+
+{-#
+  dialect_resources: {
+    builtin: {
+      torch_tensor_4_torch.float32_4: "0x0400000000000000000000000000000000000000",
+      torch_tensor_4_torch.float32_3: "0x040000000000803F0000803F0000803F0000803F",
+      torch_tensor_4_torch.float32_2: "0x040000000000803F0000803F0000803F0000803F",
+      torch_tensor_4_torch.float32_1: "0x0400000000000000000000000000000000000000",
+      torch_tensor_4_3_3_3_torch.float32: "0x04000000A4A61ABE6AFC43BC1098C5BC2754123ED5180F3E429F053E3287B4BDD5B41ABEB4D938BE8AA48E3D469331BEC7B944BE7E30C7BDD36226BE2C539BBDC920F8BDD434CABDB35B3B3E488C14BDEC79233E32EB8B3B09BCCABC05CB66BDC6DE0CBEA8551EBE6E74083E28EA72BD5E2340BE20DB343E65F4693B66DE03BE1EE81ABEDA7E25BE06CD2CBEF354323EB3E0073E3EF2803CEEF427BEC32C4EBD1F2039BEEBD3873D794D51BDC8AF28BDDFF375BDC5CAB83DB657D53DE8AD2C3D6D6CC5BC17CD9BBCAB625CBB08C012BE3C4B403E18FCA9BDE24FE53DECF3DCBD8A56A93A95EC863DDFF134BE7BCAB43D69D816BE7900DC3C82501CBDCFEDE13D0E883F3E7CA6313D6111B4BB0546C3BDE5F2923D18B5BDBD29CEA23D87D4AABDB3AC053EB028173EEAADF13D8EADFC3A67C7B63D5A9333BE4CD11F3EBBCD4CBD7EAF8F3D487C05BDA85884BDD916B9BD573AFE3D2D6ED6BD42020BBDA6D2C63D43E59E3C4CD025BED8F543BE829EBFBD87C2353EFF1E0CBE2739D93DA4100D3E7C5EA3BDCD0DAEBD4DC70DBEBFE9F53C8265DCBC6231193C22F6AA3D8979A53DD8B278BD008F583C87403B3D463C863BF2BD1D3D",
+      torch_tensor_4_torch.float32: "0x0400000043A99FBD3D88213E13B5A1BC5AB6C9BC"
+    }
+  }
+#-}
