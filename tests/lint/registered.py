@@ -26,7 +26,7 @@ def main() -> None:
     for name in python:
         if not PurePath(name).name.startswith("test_"):
             problems.append(f"{name}: holds tests, but pytest collects only files named test_*.py")
-        if not name.startswith(("tests/integration/", "tests/torch/")):
+        if not name.startswith(("tests/integration/", "tests/torch/", "tests/neuron/")):
             problems.append(f"{name}: holds tests outside the folders that ./x test runs")
     tree.finish("registered", problems, len(sources) + len(python))
 

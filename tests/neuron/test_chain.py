@@ -1,0 +1,43 @@
+"""The whole chain: an ordinary program, the shim's buckets, the emulated backend and `neuronx-cc`."""
+
+from __future__ import annotations
+
+from conftest import Chain
+
+PERCEPTRON = """
+    import json, sys, torch, neuroncache
+
+    neuroncache.enable()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4))
+    compiled = torch.compile(model, backend="neuron")
+
+    def grads(function, x):
+        model.zero_grad()
+        result = function(x)
+        result.square().mean().backward()
+        return [result.detach(), *[parameter.grad.clone() for parameter in model.parameters()]]
+
+    for length in json.loads(sys.argv[1]):
+        x = torch.randn(length, 8)
+        torch.testing.assert_close(grads(compiled, x), grads(model, x))
+
+    from neuron_emulator import toolchain
+    from neuroncache.bucketing import dispatch
+
+    buckets = sorted({tuple(record.unit.buckets.values()) for one in dispatch.everyone for record in one.records()})
+    print(json.dumps({"counts": toolchain.counts, "buckets": buckets, "stats": neuroncache.stats()}))
+"""
+
+
+def test_many_lengths_compile_once_per_bucket_and_direction(chain: Chain) -> None:
+    lengths = "[11, 9, 16, 13, 10, 25, 12, 15, 31, 29, 14, 27]"
+    first = chain.programs.run(PERCEPTRON, lengths).value
+    assert first["stats"]["errors"] == 0 and first["stats"]["refusals"] == []
+    assert len(first["buckets"]) < 5
+    # The first length is compiled as it is, before anything is known to vary.
+    assert chain.compiles() == first["counts"]["compiles"] == 2 * (len(first["buckets"]) + 1)
+    known = chain.compiles()
+    second = chain.programs.run(PERCEPTRON, lengths).value
+    assert second["stats"]["errors"] == 0 and second["buckets"] == first["buckets"]
+    assert chain.compiles() == known and second["counts"]["compiles"] == 0
