@@ -28,6 +28,18 @@ constexpr SettingSpec kTable[] = {
      "How long a deterministic failure is replayed."},
     {"lease_ttl", T::kDuration, "15s", "1s..10m", true, "daemon",
      "A builder that sends no heartbeat for this long loses its lease."},
+    {"build_memory", T::kSize, "", "", true, "daemon",
+     "Memory that admitted builds may be expected to take together. Unset: 80 % of what the host "
+     "has free."},
+    {"build_cores", T::kInt, "0", "0..1048576", true, "daemon",
+     "Cores that admitted builds may take together. 0: all."},
+    {"build_memory_guess", T::kSize, "", "", true, "daemon",
+     "What a build of which nothing is known is expected to take. Unset: by input size for "
+     "neuronx-cc, else 2GiB."},
+    {"build_timeout", T::kDuration, "0s", "0s..30d", true, "daemon",
+     "A compiler that runs for longer is ended. 0s: never."},
+    {"cancel_unwanted", T::kBool, "false", "", true, "daemon",
+     "End a build that runs for others only once none of them waits any more."},
     {"orphan_grace", T::kDuration, "1h", "0s..30d", true, "daemon",
      "How long a blob that no entry names is kept."},
     {"compression", T::kBool, "true", "", true, "daemon",

@@ -62,6 +62,12 @@ constexpr std::array kTable{
                 "remembered failures whose time was over"},
     CounterSpec{Counter::kLeaseTakeovers, "lease_takeovers", C::kFault, U::kCount,
                 "builds taken over from a builder that died or fell silent"},
+    CounterSpec{Counter::kAdmissionWaits, "admission_waits", C::kWork, U::kCount,
+                "builds that had to wait for memory or cores"},
+    CounterSpec{Counter::kAdmissionWaitSeconds, "admission_wait_seconds", C::kWork, U::kSeconds,
+                "how long builds waited for memory or cores"},
+    CounterSpec{Counter::kOutOfMemory, "out_of_memory", C::kFault, U::kCount,
+                "builds that were killed for want of memory"},
 };
 static_assert(kTable.size() + 1 == kCounterSlots);
 

@@ -46,8 +46,11 @@ enum class Counter : std::uint16_t {
   kFailuresRemembered = 24,
   kFailuresExpired = 25,
   kLeaseTakeovers = 26,
+  kAdmissionWaits = 27,
+  kAdmissionWaitSeconds = 28,
+  kOutOfMemory = 29,
 };
-inline constexpr std::size_t kCounterSlots = 27;  // highest value + 1
+inline constexpr std::size_t kCounterSlots = 30;  // highest value + 1
 
 enum class CounterClass {
   kDerived,  // computed from others

@@ -209,10 +209,38 @@ Result<Acquired> Client::acquire_and_wait(AcquireRequest request, Millis timeout
   }
 }
 
+Result<Admission> Client::admit(const Lease& lease, const AdmissionRequest& request) {
+  NC_ASSIGN(const json::bj::object o,
+            impl_->send("POST", std::string(protocol::kAdmission),
+                        codec::admission_body(lease, request), {true, request.wait_ms}));
+  return codec::admission(o);
+}
+
+Result<Admission> Client::admit_and_wait(const Lease& lease, AdmissionRequest request,
+                                         Millis timeout_ms, const AdmissionProgress& progress) {
+  const Millis step = request.wait_ms > 0 ? request.wait_ms : 1'000;
+  const Millis deadline = timeout_ms > 0 ? system_clock().monotonic_ms() + timeout_ms : 0;
+  for (;;) {
+    request.wait_ms = step;
+    if (deadline > 0)
+      request.wait_ms = std::clamp<Millis>(deadline - system_clock().monotonic_ms(), 1, step);
+    NC_ASSIGN(const Admission answer, admit(lease, request));
+    if (answer.state != Admission::State::kWaiting) return answer;
+    if (progress && !progress(answer)) return answer;
+    if (deadline > 0 && system_clock().monotonic_ms() >= deadline) return answer;
+  }
+}
+
 Result<Millis> Client::heartbeat(const Lease& lease, std::string_view progress) {
+  NC_ASSIGN(const HeartbeatAnswer answer, heartbeat(lease, BuildStatus{std::string(progress)}));
+  return answer.ttl_ms;
+}
+
+Result<HeartbeatAnswer> Client::heartbeat(const Lease& lease, const BuildStatus& status) {
   NC_ASSIGN(const json::bj::object o, impl_->send("POST", lease_target(lease, "/heartbeat"),
-                                                  codec::heartbeat_body(lease, progress)));
-  return json::integer(o, "ttl_ms", lease.ttl_ms);
+                                                  codec::heartbeat_body(lease, status)));
+  return HeartbeatAnswer{json::integer(o, "ttl_ms", lease.ttl_ms), json::boolean(o, "cancel"),
+                         json::integer(o, "waiters")};
 }
 
 Result<FailAnswer> Client::fail(const Lease& lease, const FailReport& report) {

@@ -18,6 +18,7 @@
 #include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "client/bucket_types.hpp"
+#include "client/build_types.hpp"
 #include "client/types.hpp"
 
 namespace nc {
@@ -62,8 +63,21 @@ class Client {
   Result<Acquired> acquire_and_wait(AcquireRequest request, Millis timeout_ms,
                                     const WaitProgress& progress);
 
+  // Room to build, for the holder of a lease: before it starts its compiler. What is reserved goes
+  // back when the lease ends in whatever way. kLeaseLost when another builder holds it now. Asking
+  // again is harmless; one that needs more than it got waits anew, in front of all others.
+  Result<Admission> admit(const Lease& lease, const AdmissionRequest& request);
+  // Asks until it is admitted: waits in steps of request.wait_ms (1 s when 0). `progress` is called
+  // after each step and ends the wait by returning false (then the kWaiting answer is returned).
+  // `timeout_ms` 0: no limit. Somebody has to send heartbeats meanwhile only if a step is longer
+  // than the lease's ttl: a call counts as one.
+  using AdmissionProgress = std::function<bool(const Admission&)>;
+  Result<Admission> admit_and_wait(const Lease& lease, AdmissionRequest request, Millis timeout_ms,
+                                   const AdmissionProgress& progress);
+
   // -> the new ttl. kLeaseLost when another builder holds it now.
   Result<Millis> heartbeat(const Lease& lease, std::string_view progress);
+  Result<HeartbeatAnswer> heartbeat(const Lease& lease, const BuildStatus& status);
   Result<FailAnswer> fail(const Lease& lease, const FailReport& report);
   Status release(const Lease& lease);
 

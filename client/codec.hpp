@@ -6,6 +6,7 @@
 
 #include "base/result.hpp"
 #include "client/bucket_types.hpp"
+#include "client/build_types.hpp"
 #include "client/json.hpp"
 #include "client/types.hpp"
 
@@ -13,7 +14,8 @@ namespace nc::client::codec {
 
 // Requests.
 std::string acquire_body(const AcquireRequest& request);
-std::string heartbeat_body(const Lease& lease, std::string_view progress);
+std::string heartbeat_body(const Lease& lease, const BuildStatus& status);
+std::string admission_body(const Lease& lease, const AdmissionRequest& request);
 std::string fail_body(const Lease& lease, const FailReport& report);
 std::string bypass_body(std::string_view name_space, std::string_view reason,
                         std::string_view ticket, std::uint64_t count);
@@ -23,6 +25,7 @@ std::string manifest_text(const EntryManifest& manifest);
 
 // Answers. kInvalid when what must be there is not.
 Result<Acquired> acquired(const json::bj::object& o, const ActionKey& key);
+Result<Admission> admission(const json::bj::object& o);
 Result<EntryManifest> manifest(const json::bj::object& o);
 Hello hello(const json::bj::object& o);
 FailureInfo failure(const json::bj::object& o);

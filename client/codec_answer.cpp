@@ -230,6 +230,28 @@ Result<Acquired> acquired(const bj::object& o, const ActionKey& key) {
   return a;
 }
 
+Result<Admission> admission(const bj::object& o) {
+  Admission a;
+  const std::string state = json::text(o, "state");
+  a.expected_bytes = json::natural(o, "expected_bytes");
+  a.learned = json::text(o, "source") == "learned";
+  a.waited_s = json::number(o, "waited_s").value_or(0);
+  a.reserved_bytes = json::natural(o, "reserved_bytes");
+  if (state == protocol::state::kAdmitted) {
+    a.state = Admission::State::kAdmitted;
+    a.cores = static_cast<std::uint32_t>(json::natural(o, "cores"));
+    a.alone = json::boolean(o, "alone");
+    a.build_timeout_ms = json::integer(o, "build_timeout_ms");
+  } else if (state == protocol::state::kWaiting) {
+    a.ahead = json::integer(o, "ahead");
+    a.running = json::integer(o, "running");
+    a.budget_bytes = json::natural(o, "budget_bytes");
+  } else {
+    return malformed(fmt::format("unknown state '{}'", state));
+  }
+  return a;
+}
+
 Stats stats(const bj::object& o) {
   Stats s;
   s.counters = numbers_of(json::object(o, "counters"));

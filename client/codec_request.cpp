@@ -52,11 +52,30 @@ std::string acquire_body(const AcquireRequest& request) {
   return json::serialize(o);
 }
 
-std::string heartbeat_body(const Lease& lease, std::string_view progress) {
+std::string heartbeat_body(const Lease& lease, const BuildStatus& status) {
   bj::object o;
   o["key"] = lease.key.hex();
   o["fence"] = lease.fence;
-  o["progress"] = bj::string_view(progress.data(), progress.size());
+  o["progress"] = status.progress;
+  if (status.reserved_bytes > 0) {
+    o["reserved_bytes"] = status.reserved_bytes;
+    o["cores"] = status.cores;
+  }
+  if (status.detached) o["detached"] = true;
+  return json::serialize(o);
+}
+
+std::string admission_body(const Lease& lease, const AdmissionRequest& request) {
+  bj::object o;
+  o["lease"] = lease.id;
+  o["key"] = lease.key.hex();
+  o["fence"] = lease.fence;
+  put_unless_empty(o, "compiler", request.compiler);
+  o["input_bytes"] = request.input_bytes;
+  o["cores"] = request.cores;
+  if (request.minimum_bytes > 0) o["minimum_bytes"] = request.minimum_bytes;
+  if (request.alone) o["alone"] = true;
+  if (request.wait_ms > 0) o["wait_ms"] = request.wait_ms;
   return json::serialize(o);
 }
 
@@ -68,6 +87,7 @@ std::string fail_body(const Lease& lease, const FailReport& report) {
   o["message"] = report.message;
   o["log"] = report.log;
   o["exit_code"] = report.exit_code;
+  if (report.peak_rss_bytes > 0) o["peak_rss_bytes"] = report.peak_rss_bytes;
   return json::serialize(o);
 }
 

@@ -32,13 +32,17 @@ struct LeaseKeeper::Impl {
       const Millis normal_ms =
           lease.heartbeat_ms > 0 ? lease.heartbeat_ms : std::max<Millis>(ttl_ms / 3, 1);
       if (!sleep(trouble_now() ? std::min<Millis>(normal_ms, 500) : normal_ms)) return;
-      const auto beat = client.heartbeat(lease, progress_now());
+      const auto beat = client.heartbeat(lease, status_now());
       const Millis now = system_clock().monotonic_ms();
       if (beat.ok()) {
-        ttl_ms = *beat;
+        ttl_ms = beat->ttl_ms;
         last_good_ms = now;
       }
       MutexLock lock(mutex);
+      if (beat.ok()) {
+        cancelled = cancelled || beat->cancel;
+        waiters = beat->waiters;
+      }
       trouble = beat.ok() ? "" : beat.error().text();
       lost = beat.is(Code::kLeaseLost) || (!beat.ok() && now - last_good_ms >= ttl_ms);
       if (beat.is(Code::kLeaseLost)) return;
@@ -53,9 +57,9 @@ struct LeaseKeeper::Impl {
     return !stopping;
   }
 
-  std::string progress_now() {
+  BuildStatus status_now() {
     MutexLock lock(mutex);
-    return progress;
+    return status;
   }
 
   bool trouble_now() {
@@ -69,7 +73,9 @@ struct LeaseKeeper::Impl {
   std::condition_variable_any wake;
   bool stopping NC_GUARDED_BY(mutex) = false;
   bool lost NC_GUARDED_BY(mutex) = false;
-  std::string progress NC_GUARDED_BY(mutex);
+  bool cancelled NC_GUARDED_BY(mutex) = false;
+  std::int64_t waiters NC_GUARDED_BY(mutex) = 0;
+  BuildStatus status NC_GUARDED_BY(mutex);
   std::string trouble NC_GUARDED_BY(mutex);
   std::thread thread;
 };
@@ -85,7 +91,28 @@ LeaseKeeper& LeaseKeeper::operator=(LeaseKeeper&&) noexcept = default;
 
 void LeaseKeeper::set_progress(std::string text) {
   MutexLock lock(impl_->mutex);
-  impl_->progress = std::move(text);
+  impl_->status.progress = std::move(text);
+}
+
+void LeaseKeeper::set_admission(const Admission& admission) {
+  MutexLock lock(impl_->mutex);
+  impl_->status.reserved_bytes = admission.reserved_bytes;
+  impl_->status.cores = admission.cores;
+}
+
+void LeaseKeeper::set_detached(bool detached) {
+  MutexLock lock(impl_->mutex);
+  impl_->status.detached = detached;
+}
+
+bool LeaseKeeper::cancelled() const {
+  MutexLock lock(impl_->mutex);
+  return impl_->cancelled;
+}
+
+std::int64_t LeaseKeeper::waiters() const {
+  MutexLock lock(impl_->mutex);
+  return impl_->waiters;
 }
 
 bool LeaseKeeper::lost() const {

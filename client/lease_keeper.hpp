@@ -21,9 +21,17 @@ class LeaseKeeper {
 
   // Shown to whoever waits for this build; sent with the next beat.
   void set_progress(std::string text);
+  // What the build was admitted with, from now on sent with each beat.
+  void set_admission(const Admission& admission);
+  // Nobody but those who wait for it wants the result: the daemon may ask to end the build.
+  void set_detached(bool detached);
   // True once another builder has it, or nobody could be told for the whole ttl: what is built must
   // then be committed without counting on it (the daemon decides by the fence).
   bool lost() const;
+  // True once the daemon said that nobody wants the build any more.
+  bool cancelled() const;
+  // How many waited for it when last heard.
+  std::int64_t waiters() const;
   // The last trouble in words, "" when well.
   std::string trouble() const;
 

@@ -20,6 +20,8 @@ inline constexpr std::string_view kHello = "/v1/hello";
 inline constexpr std::string_view kActions = "/v1/actions/";
 inline constexpr std::string_view kBlobs = "/v1/blobs/";
 inline constexpr std::string_view kLeases = "/v1/leases";
+inline constexpr std::string_view kAdmission = "/v1/admission";
+inline constexpr std::string_view kBuilds = "/v1/builds";
 inline constexpr std::string_view kBypass = "/v1/bypass";
 inline constexpr std::string_view kStats = "/v1/stats";
 inline constexpr std::string_view kEntries = "/v1/entries";
@@ -38,6 +40,9 @@ inline constexpr std::string_view kMiss = "miss";
 inline constexpr std::string_view kLease = "lease";
 inline constexpr std::string_view kBuilding = "building";
 inline constexpr std::string_view kFailed = "failed";
+// Of an answer to a request for admission.
+inline constexpr std::string_view kAdmitted = "admitted";
+inline constexpr std::string_view kWaiting = "waiting";
 }  // namespace state
 
 // `intent` of a request to acquire.

@@ -142,6 +142,7 @@ struct FailReport {
   std::string message;
   std::string log;
   std::int64_t exit_code = 0;
+  std::uint64_t peak_rss_bytes = 0;  // of the process tree, where it was measured
 };
 
 struct FailAnswer {

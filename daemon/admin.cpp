@@ -106,7 +106,7 @@ js::object health_json(Service& service) {
 HttpResponse hello(Service& service, const HttpRequest&) {
   return answer({{"protocol", {{"min", protocol::kMinVersion}, {"max", protocol::kVersion}}},
                  {"version", NC_VERSION},
-                 {"capabilities", {"lease", "path", "inline", "import", "buckets"}},
+                 {"capabilities", {"lease", "path", "inline", "import", "buckets", "admission"}},
                  {"pid", service.pid},
                  {"started_ms", service.started_ms},
                  {"store",

@@ -9,11 +9,6 @@ namespace {
 
 namespace js = boost::json;
 
-struct Named {  // which lease is meant
-  ActionKey key;
-  std::uint64_t fence = 0;
-};
-
 HttpResponse lost(const std::string& id) {
   return HttpResponse::error({Code::kLeaseLost,
                               "lease " + id.substr(0, 64) + " is not held any more",
@@ -26,14 +21,14 @@ Result<js::object> body_of(const HttpRequest& request) {
 
 // After a restart, or a long pause of the builder: the lease is taken up again when nothing speaks
 // against it.
-bool adopt(Service& service, const HttpRequest& request, const Named& named,
-           const std::string& progress) {
-  auto entry = service.store.peek(named.key);
+bool adopt(Service& service, const HttpRequest& request, const std::string& id,
+           const ActionKey& key, std::uint64_t fence, const std::string& progress) {
+  auto entry = service.store.peek(key);
   if (service.draining || !entry.ok() || *entry) return false;
   Lease lease;
-  lease.id = request.arg;
-  lease.fence = named.fence;
-  lease.request.key = named.key;
+  lease.id = id;
+  lease.fence = fence;
+  lease.request.key = key;
   lease.builder.host = service.host;
   const pid_t pid = request.connection->peer().pid;
   if (auto process = service.processes.identify(pid); process.ok())
@@ -47,37 +42,62 @@ bool adopt(Service& service, const HttpRequest& request, const Named& named,
 
 }  // namespace
 
+bool keep_lease(Service& service, const HttpRequest& request, const std::string& id,
+                const ActionKey& key, std::uint64_t fence, const std::string& progress) {
+  if (!is_hex(id, 32)) return false;
+  const auto beat = service.leases.heartbeat(id, key, fence, progress);
+  return beat == LeaseTable::Beat::kExtended ||
+         (beat == LeaseTable::Beat::kUnknown && adopt(service, request, id, key, fence, progress));
+}
+
 HttpResponse heartbeat(Service& service, const HttpRequest& request) {
   auto object = body_of(request);
   if (!object.ok()) return HttpResponse::error(object.error());
-  Named named;
+  ActionKey key;
+  std::uint64_t fence = 0;
   std::string progress;
+  Demand runs_with;
+  bool detached = false;
   JsonFields fields(*object, "the body");
   fields.require("key").require("fence");
-  fields.digest("key", named.key)
-      .integer("fence", named.fence, 1, JsonFields::kMaxInteger)
-      .text("progress", progress);
-  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
-  if (!is_hex(request.arg, 32)) return lost(request.arg);
-
-  auto beat = service.leases.heartbeat(request.arg, named.key, named.fence, progress);
-  if (beat == LeaseTable::Beat::kUnknown && adopt(service, request, named, progress)) {
-    beat = LeaseTable::Beat::kExtended;
+  fields.digest("key", key)
+      .integer("fence", fence, 1, JsonFields::kMaxInteger)
+      .text("progress", progress)
+      .integer("reserved_bytes", runs_with.bytes, 0, JsonFields::kMaxInteger)
+      .integer("cores", runs_with.cores, 0, 1 << 20);
+  if (const auto* given = fields.member("detached"); given != nullptr) {
+    if (given->is_bool()) {
+      detached = given->get_bool();
+    } else {
+      fields.fail(Code::kInvalid, "detached", "is not true or false");
+    }
   }
-  if (beat != LeaseTable::Beat::kExtended) return lost(request.arg);
-  return answer({{"ttl_ms", service.leases.lease_ttl()}});
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  if (!keep_lease(service, request, request.arg, key, fence, progress)) return lost(request.arg);
+  if (runs_with.bytes > 0) {
+    service.builds.adopt(request.arg, request.connection->peer().pid, runs_with);
+    if (!service.leases.find(request.arg)) service.builds.lease_ended(request.arg);
+  }
+  const auto interest = service.leases.interest(request.arg);
+  const bool unwanted = detached && interest.any_before && interest.waiters == 0;
+  return answer({{"ttl_ms", service.leases.lease_ttl()},
+                 {"waiters", interest.waiters},
+                 {"cancel", unwanted && service.settings.copy().boolean("cancel_unwanted")}});
 }
 
 HttpResponse fail_lease(Service& service, const HttpRequest& request) {
   auto object = body_of(request);
   if (!object.ok()) return HttpResponse::error(object.error());
-  Named named;
+  ActionKey key;
+  std::uint64_t fence = 0;
+  std::uint64_t peak = 0;
   std::string class_name;
   Failure failure;
   JsonFields fields(*object, "the body");
   fields.require("key").require("class");
-  fields.digest("key", named.key)
-      .integer("fence", named.fence, 0, JsonFields::kMaxInteger)
+  fields.digest("key", key)
+      .integer("fence", fence, 0, JsonFields::kMaxInteger)
+      .integer("peak_rss_bytes", peak, 0, JsonFields::kMaxInteger)
       .text("class", class_name)
       .text("message", failure.message, 64 << 10)
       .text("log", failure.log, 4 << 20)
@@ -87,13 +107,18 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
   if (!parsed.ok()) return HttpResponse::error(parsed.error());
 
   const auto lease = service.leases.find(request.arg);
-  if (!lease || lease->request.key != named.key) return lost(request.arg);
+  if (!lease || lease->request.key != key) return lost(request.arg);
+  if (*parsed == FailureClass::kOutOfMemory) {
+    // It needs more than it had, and more than it got to take.
+    service.builds.learn(request.arg, std::max(peak, service.builds.reserved(request.arg)));
+    service.store.count(lease->request.name_space, "out_of_memory", 1);
+  }
   const Millis ttl = static_cast<Millis>(service.settings.copy().seconds("failure_ttl") * 1000);
   failure.failure_class = *parsed;
   bool kept = remembered(*parsed) && ttl > 0;
   if (kept) {
     const Request& asked = lease->request;
-    failure.key = named.key;
+    failure.key = key;
     failure.name_space = asked.name_space;
     failure.label = asked.label;
     failure.compiler = asked.compiler;
@@ -107,7 +132,7 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
       kept = false;
     }
   }
-  service.keeper.apply(kept ? service.leases.settled(named.key)
+  service.keeper.apply(kept ? service.leases.settled(key)
                             : service.leases.end(request.arg, LeaseTable::End::kFailed));
   return answer({{"remembered", kept}, {"expires_ms", kept ? failure.expires_ms : 0}});
 }

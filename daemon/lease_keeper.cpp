@@ -162,6 +162,7 @@ void LeaseKeeper::apply(const Effects& effects) {
     if (persist_) {
       ignore_error(deps_.store.erase_record(kLeaseRecords, id), "the next start drops it");
     }
+    if (follower_ != nullptr) follower_->lease_ended(id);
   }
   for (const std::string& name_space : effects.abandoned) {
     deps_.store.count_bypass(name_space, "abandoned", 1);
@@ -234,7 +235,10 @@ void LeaseKeeper::check_unwatchable() {
 }
 
 int LeaseKeeper::timeout_ms() const {
-  const auto deadline = deps_.table.next_deadline();
+  auto deadline = deps_.table.next_deadline();
+  if (const auto other = follower_ == nullptr ? std::nullopt : follower_->next_deadline()) {
+    deadline = std::min(deadline.value_or(*other), *other);
+  }
   Millis timeout = deadline ? std::max<Millis>(0, *deadline - deps_.clock.monotonic_ms()) : -1;
   MutexLock lock(mutex_);
   if (!unwatchable_.empty() && (timeout < 0 || timeout > kUnwatchablePollMs)) {
@@ -273,6 +277,7 @@ void LeaseKeeper::step(int timeout_ms) {
   }
   check_unwatchable();
   apply(deps_.table.tick());
+  if (follower_ != nullptr) follower_->tick();
 }
 
 }  // namespace nc::daemon

@@ -14,6 +14,16 @@
 
 namespace nc::daemon {
 
+// What hangs on leases: told when one ends, and given the time. Called on any thread, outside of
+// locks; may wait for the disk.
+class LeaseFollower {
+ public:
+  virtual ~LeaseFollower() = default;
+  virtual void lease_ended(const std::string& lease) = 0;
+  virtual void tick() = 0;
+  virtual std::optional<Millis> next_deadline() const = 0;  // monotonic, of the next tick
+};
+
 class LeaseKeeper {
  public:
   struct Deps {
@@ -28,6 +38,8 @@ class LeaseKeeper {
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
+  // Before anything else. It must outlive stop().
+  void set_follower(LeaseFollower& follower) { follower_ = &follower; }
   // Takes up the leases of builders that still live. Before start().
   Status restore();
   Status start();
@@ -52,6 +64,7 @@ class LeaseKeeper {
 
   const Deps deps_;
   const bool persist_;
+  LeaseFollower* follower_ = nullptr;
   UniqueFd epoll_;
   UniqueFd nudge_;
   std::atomic<bool> stopping_{false};

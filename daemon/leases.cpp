@@ -64,6 +64,7 @@ LeaseTable::Answer LeaseTable::ask(Ask ask) {
     place = by_ticket_.insert_or_assign(ticket, Place{key, ++arrivals_}).first;
     slot.waiters[arrivals_].ticket = ticket;
     slot.waiters[arrivals_].arrival = arrivals_;
+    slot.held->waited_for = true;
   }
   Waiter& waiter = slot.waiters.at(place->second.arrival);
   unpark(slot, waiter, answer.effects);  // asked again elsewhere: the older request is answered now
@@ -127,8 +128,16 @@ bool LeaseTable::adopt(Lease lease) {
   const Millis now = clock_.monotonic_ms();
   const Millis age = std::max<Millis>(0, clock_.wall_ms() - lease.granted_ms);
   by_id_[lease.id] = lease.request.key;
-  slot.held = Held{std::move(lease), now + options_.lease_ttl_ms, now - age, nullptr};
+  slot.held = Held{std::move(lease), now + options_.lease_ttl_ms, now - age, nullptr, false};
   return true;
+}
+
+LeaseTable::Interest LeaseTable::interest(const std::string& id) const {
+  MutexLock lock(mutex_);
+  const auto it = by_id_.find(id);
+  if (it == by_id_.end()) return {};
+  const Slot& slot = slots_.at(it->second);
+  return {slot.waiters.size(), slot.held->waited_for};
 }
 
 void LeaseTable::attach(const std::string& id, std::shared_ptr<void> hold) {
@@ -334,7 +343,7 @@ Lease LeaseTable::grant(Slot& slot, Request request, Builder who) {
   lease.builder = std::move(who);
   lease.granted_ms = clock_.wall_ms();
   by_id_[lease.id] = lease.request.key;
-  slot.held = Held{lease, now + options_.lease_ttl_ms, now, nullptr};
+  slot.held = Held{lease, now + options_.lease_ttl_ms, now, nullptr, !slot.waiters.empty()};
   return lease;
 }
 

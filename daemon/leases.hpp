@@ -109,6 +109,11 @@ class LeaseTable {
   void touch(std::string_view id) NC_EXCLUDES(mutex_);
   // Takes a lease that we do not know (after a restart) as held. False: somebody holds the key.
   bool adopt(Lease lease) NC_EXCLUDES(mutex_);
+  struct Interest {
+    std::size_t waiters = 0;
+    bool any_before = false;  // somebody waited for it once
+  };
+  Interest interest(const std::string& id) const NC_EXCLUDES(mutex_);
 
   // kLeaseLost when somebody else holds the key; else ok, and the holder's time starts anew.
   Status may_commit(const ActionKey& key, const std::string& id) NC_EXCLUDES(mutex_);
@@ -163,6 +168,7 @@ class LeaseTable {
     Millis deadline = 0;  // monotonic
     Millis since = 0;     // monotonic
     std::shared_ptr<void> hold;
+    bool waited_for = false;
   };
   struct Slot {  // of one key
     std::optional<Held> held;

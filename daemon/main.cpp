@@ -51,6 +51,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   service.started_ms = clock.wall_ms();
   NC_TRY(service.buckets.restore());
   NC_TRY(keeper.restore());
+  NC_TRY(service.builds.restore(leases, initial, !read_only));
   NC_TRY(keeper.start());
 
   if (!listener) {
@@ -64,6 +65,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     server.set_request_timeout(millis(now, "request_timeout"));
     leases.set_lease_ttl(millis(now, "lease_ttl"));
     store->set_limits(store_options(now));
+    service.builds.configure(now);
     if (auto level = log::parse_level(now.text("log_level")); level.ok()) log::set_level(*level);
   });
 

@@ -45,6 +45,8 @@ constexpr std::array kRoutes = {
     Route{Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick,
           sync<release_lease>},
     get("/v1/leases", sync<list_leases>),
+    post("/v1/admission", kSmall, admit),
+    get("/v1/builds", sync<list_builds>),
     post("/v1/bypass", kSmall, sync<bypass>),
     post("/v1/buckets/observe", kLarge, sync<observe_sizes>),
     post("/v1/buckets/plan", kLarge, sync<plan_buckets>),

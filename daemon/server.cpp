@@ -251,7 +251,10 @@ void Server::Impl::begin_drain(Millis drain_ms) {
   acceptor->close(ignored);
   if (on_closed) guarded("closing", on_closed);
   // Whoever waits for a build is told to ask again: the next daemon knows the lease.
-  service.pool.post(Lane::kQuick, [this] { service.keeper.apply(service.leases.drain()); });
+  service.pool.post(Lane::kQuick, [this] {
+    service.keeper.apply(service.leases.drain());
+    service.builds.drain();
+  });
   everywhere(&Session::drain);
   timer->cancel();
   wait_drained();

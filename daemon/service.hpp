@@ -11,6 +11,7 @@
 #include "base/process.hpp"
 #include "cache/store.hpp"
 #include "daemon/bucket_book.hpp"
+#include "daemon/builds.hpp"
 #include "daemon/disk_pool.hpp"
 #include "daemon/hit_memo.hpp"
 #include "daemon/http.hpp"
@@ -36,8 +37,17 @@ struct KindsMemo {
 
 struct Service {
   Service(Store& s, LeaseTable& l, LeaseKeeper& k, LiveSettings& live, DiskPool& p, Clock& c,
-          Processes& procs)
-      : store(s), leases(l), keeper(k), settings(live), pool(p), clock(c), processes(procs) {}
+          Processes& procs, MemoryDoor& memory = host_memory_door())
+      : store(s),
+        leases(l),
+        keeper(k),
+        settings(live),
+        pool(p),
+        clock(c),
+        processes(procs),
+        builds(s, c, memory) {
+    keeper.set_follower(builds);
+  }
 
   Store& store;
   LeaseTable& leases;
@@ -46,6 +56,8 @@ struct Service {
   DiskPool& pool;
   Clock& clock;
   Processes& processes;
+
+  Builds builds;
 
   std::string store_path;
   std::string host;
@@ -87,6 +99,14 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request);
 HttpResponse release_lease(Service& service, const HttpRequest& request);
 HttpResponse list_leases(Service& service, const HttpRequest& request);
 HttpResponse bypass(Service& service, const HttpRequest& request);
+
+// As heartbeat() does: the lease is held, known again, and its time starts anew; false: it is lost.
+bool keep_lease(Service& service, const HttpRequest& request, const std::string& id,
+                const ActionKey& key, std::uint64_t fence, const std::string& progress);
+
+// ---- Builds (build_handlers.cpp) ----
+void admit(Service& service, Call call);
+HttpResponse list_builds(Service& service, const HttpRequest& request);
 
 // ---- Sizes seen and buckets planned (bucket_handlers.cpp) ----
 HttpResponse observe_sizes(Service& service, const HttpRequest& request);

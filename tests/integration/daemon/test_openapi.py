@@ -108,10 +108,20 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("GET", "/v1/hello")
     acquired = acquire(a, kind="graph", label="a", program="t", compiler="stub 1", model="m", parts=parts_of("a"))
     lease = acquired["lease"]
-    beat = {"key": a, "fence": lease["fence"], "progress": "half"}
+    beat = {"key": a, "fence": lease["fence"], "progress": "half", "reserved_bytes": 9, "cores": 1, "detached": True}
     call("POST", f"/v1/leases/{lease['id']}/heartbeat", beat)
     call("POST", f"/v1/leases/{'0' * 32}/heartbeat", beat)
     call("POST", f"/v1/leases/{lease['id']}/heartbeat", {}, fits=False)
+    held = {"lease": lease["id"], "key": a, "fence": lease["fence"]}
+    demand = {"compiler": "stub 1", "input_bytes": 10, "cores": 1, "minimum_bytes": 1 << 50, "alone": True, "wait_ms": 1}
+    assert call("POST", "/v1/admission", {**held, **demand}).json["state"] == "admitted"
+    beside = acquire(key_of("d"), other)["lease"]
+    beside = {"lease": beside["id"], "key": key_of("d"), "fence": beside["fence"]}
+    assert other.call("POST", "/v1/admission", beside).json["state"] == "waiting"
+    call("POST", "/v1/admission", {**held, "fence": 99})
+    call("POST", "/v1/admission", {}, fits=False)
+    call("GET", "/v1/builds")
+    other.call("DELETE", f"/v1/leases/{beside['lease']}?key={beside['key']}&fence={beside['fence']}")
     waiting = acquire(a, other, wait_ms=1)
     assert waiting["state"] == "building"
     acquire(a, other, ticket=waiting["ticket"])
@@ -145,6 +155,7 @@ def test_every_request_fits_the_document(home: Home) -> None:
     assert call("POST", f"/v1/actions/{b}/acquire", {"intent": "lookup"}).json["state"] == "miss"
     lease = acquire(b, parts=parts_of("b"), compiler="stub 1")["lease"]
     failed = {"key": b, "fence": lease["fence"], "class": "deterministic", "message": "m", "log": "l", "exit_code": 7}
+    failed["peak_rss_bytes"] = 9
     call("POST", f"/v1/leases/{lease['id']}/fail", {}, fits=False)
     call("POST", f"/v1/leases/{lease['id']}/fail", failed)
     call("POST", f"/v1/leases/{lease['id']}/fail", failed)

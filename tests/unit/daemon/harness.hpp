@@ -12,6 +12,7 @@
 #include "base/fake_filesystem.hpp"
 #include "base/fake_processes.hpp"
 #include "daemon/router.hpp"
+#include "tests/unit/daemon/fake_memory.hpp"
 #include "tests/unit/daemon/fake_store.hpp"
 
 namespace nc::daemon {
@@ -37,6 +38,7 @@ class Harness {
     service.started_ms = clock.wall_ms();
     service.shut_down = [this](Millis drain_ms) { shut_down_with = drain_ms; };
     store.set_limits(store_options(settings.copy()));
+    if (!service.builds.restore(table, settings.copy(), !read_only).ok()) std::abort();
   }
   ~Harness() {
     keeper.apply(table.drain());
@@ -168,7 +170,8 @@ class Harness {
   LeaseKeeper keeper{{table, store, processes, clock}, true};
   LiveSettings settings{defaults()};
   DiskPool pool{3};
-  Service service{store, table, keeper, settings, pool, clock, processes};
+  FakeMemory memory;
+  Service service{store, table, keeper, settings, pool, clock, processes, memory};
   Millis shut_down_with = -1;
 };
 
