@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cache/json_fields.hpp"
+#include "cache/output_list.hpp"
 
 namespace nc {
 namespace {
@@ -16,38 +17,6 @@ constexpr std::string_view kWhat = "manifest";
 constexpr std::int64_t kMaxOutputSize = 1LL << 50;  // 256 of them add up without overflow
 constexpr std::int64_t kMaxMode = 0777;
 constexpr std::size_t kMaxSignature = 4096;
-
-Result<std::vector<Output>> read_outputs(const json::value& value) {
-  const json::array* array = value.if_array();
-  if (array == nullptr) return Error{Code::kInvalid, "manifest: \"outputs\" is not an array", ""};
-  if (array->size() > Manifest::kMaxOutputs) {
-    return Error{
-        Code::kTooLarge,
-        fmt::format("manifest: {} outputs, {} are allowed", array->size(), Manifest::kMaxOutputs),
-        "pack small outputs into one"};
-  }
-  std::vector<Output> outputs;
-  outputs.reserve(array->size());
-  std::set<std::string_view> names;
-  for (const json::value& item : *array) {
-    const std::string where = fmt::format("manifest: output {}", outputs.size());
-    if (!item.is_object()) return Error{Code::kInvalid, where + " is not an object", ""};
-    Output output;
-    JsonFields fields(item.get_object(), where);
-    fields.require("name").text("name", output.name, 255, is_output_name);
-    fields.require("digest").digest("digest", output.digest);
-    fields.require("size").integer("size", output.size, 0, kMaxOutputSize);
-    fields.integer("mode", output.mode, 0, kMaxMode);
-    NC_TRY(fields.done());
-    outputs.push_back(std::move(output));
-    if (!names.insert(outputs.back().name).second) {
-      return Error{Code::kInvalid,
-                   fmt::format("{}: the name \"{}\" is there twice", where, outputs.back().name),
-                   ""};
-    }
-  }
-  return outputs;
-}
 
 Status read_producer(const json::value& value, Producer& producer) {
   if (!value.is_object()) {
@@ -86,6 +55,51 @@ json::value signature_value(const std::string& text) {
 
 }  // namespace
 
+Result<std::vector<Output>> outputs_from_json(const json::value& value, std::string_view what,
+                                              std::string_view field, std::string_view one) {
+  const json::array* array = value.if_array();
+  if (array == nullptr) {
+    return Error{Code::kInvalid, fmt::format("{}: \"{}\" is not an array", what, field), ""};
+  }
+  if (array->size() > Manifest::kMaxOutputs) {
+    return Error{Code::kTooLarge,
+                 fmt::format("{}: {} {}, {} are allowed", what, array->size(), field,
+                             Manifest::kMaxOutputs),
+                 "pack small ones into one"};
+  }
+  std::vector<Output> outputs;
+  outputs.reserve(array->size());
+  std::set<std::string_view> names;
+  for (const json::value& item : *array) {
+    const std::string where = fmt::format("{}: {} {}", what, one, outputs.size());
+    if (!item.is_object()) return Error{Code::kInvalid, where + " is not an object", ""};
+    Output output;
+    JsonFields fields(item.get_object(), where);
+    fields.require("name").text("name", output.name, 255, is_output_name);
+    fields.require("digest").digest("digest", output.digest);
+    fields.require("size").integer("size", output.size, 0, kMaxOutputSize);
+    fields.integer("mode", output.mode, 0, kMaxMode);
+    NC_TRY(fields.done());
+    outputs.push_back(std::move(output));
+    if (!names.insert(outputs.back().name).second) {
+      return Error{Code::kInvalid,
+                   fmt::format("{}: the name \"{}\" is there twice", where, outputs.back().name),
+                   ""};
+    }
+  }
+  return outputs;
+}
+
+json::array outputs_to_json(const std::vector<Output>& outputs) {
+  json::array files;
+  files.reserve(outputs.size());
+  for (const Output& o : outputs) {
+    files.push_back(json::object{
+        {"name", o.name}, {"digest", o.digest.hex()}, {"size", o.size}, {"mode", o.mode}});
+  }
+  return files;
+}
+
 Result<Manifest> Manifest::parse(std::string_view text) {
   NC_ASSIGN(const json::object object, parse_json_object(text, kMaxBytes, kWhat));
   Manifest m;
@@ -109,7 +123,8 @@ Result<Manifest> Manifest::parse(std::string_view text) {
   NC_TRY(fields.done());
   if (const auto* producer = fields.member("producer"))
     NC_TRY(read_producer(*producer, m.producer));
-  NC_ASSIGN(m.outputs, read_outputs(*fields.member("outputs")));
+  NC_ASSIGN(m.outputs,
+            outputs_from_json(*fields.member("outputs"), kWhat, "outputs", "output"));
   if (const auto* signature = fields.member("signature")) {
     NC_ASSIGN(m.signature, read_signature(*signature));
   }
@@ -125,12 +140,6 @@ Result<Manifest> Manifest::parse(std::string_view text) {
 }
 
 std::string Manifest::to_json() const {
-  json::array files;
-  files.reserve(outputs.size());
-  for (const Output& o : outputs) {
-    files.push_back(json::object{
-        {"name", o.name}, {"digest", o.digest.hex()}, {"size", o.size}, {"mode", o.mode}});
-  }
   json::object extra;
   for (const auto& [name, value] : meta) extra.emplace(name, value);
   json::object object;
@@ -149,7 +158,7 @@ std::string Manifest::to_json() const {
                                     {"program", producer.program},
                                     {"version", producer.version}};
   object["parts"] = parts_to_json(parts);
-  object["outputs"] = std::move(files);
+  object["outputs"] = outputs_to_json(outputs);
   object["meta"] = std::move(extra);
   object["signature"] = signature_value(signature);
   return json::serialize(object);

@@ -207,7 +207,10 @@ void AdmissionQueue::pump(Wakes& wakes) {
       ++at;
       continue;
     }
-    for (auto passed = line_.begin(); passed != at; ++passed) ++passed->overtaken;
+    bool enough = false;  // no more may pass one of those before
+    for (auto passed = line_.begin(); passed != at; ++passed) {
+      enough = ++passed->overtaken >= kMaxOvertakes || enough;
+    }
     Running& one = start(at->lease, at->pid, at->demand);
     one.waited = clock_.monotonic_ms() - at->since;
     if (at->wake) {
@@ -216,6 +219,7 @@ void AdmissionQueue::pump(Wakes& wakes) {
       });
     }
     at = line_.erase(at);
+    if (enough) return;
   }
 }
 
