@@ -62,10 +62,10 @@ Result<std::vector<Output>> outputs_from_json(const json::value& value, std::str
     return Error{Code::kInvalid, fmt::format("{}: \"{}\" is not an array", what, field), ""};
   }
   if (array->size() > Manifest::kMaxOutputs) {
-    return Error{Code::kTooLarge,
-                 fmt::format("{}: {} {}, {} are allowed", what, array->size(), field,
-                             Manifest::kMaxOutputs),
-                 "pack small ones into one"};
+    return Error{
+        Code::kTooLarge,
+        fmt::format("{}: {} {}, {} are allowed", what, array->size(), field, Manifest::kMaxOutputs),
+        "pack small ones into one"};
   }
   std::vector<Output> outputs;
   outputs.reserve(array->size());
@@ -123,8 +123,7 @@ Result<Manifest> Manifest::parse(std::string_view text) {
   NC_TRY(fields.done());
   if (const auto* producer = fields.member("producer"))
     NC_TRY(read_producer(*producer, m.producer));
-  NC_ASSIGN(m.outputs,
-            outputs_from_json(*fields.member("outputs"), kWhat, "outputs", "output"));
+  NC_ASSIGN(m.outputs, outputs_from_json(*fields.member("outputs"), kWhat, "outputs", "output"));
   if (const auto* signature = fields.member("signature")) {
     NC_ASSIGN(m.signature, read_signature(*signature));
   }

@@ -214,9 +214,8 @@ void AdmissionQueue::pump(Wakes& wakes) {
     Running& one = start(at->lease, at->pid, at->demand);
     one.waited = clock_.monotonic_ms() - at->since;
     if (at->wake) {
-      wakes.push_back([wake = std::move(at->wake), answer = admitted_answer(one)] {
-        wake(answer);
-      });
+      wakes.push_back(
+          [wake = std::move(at->wake), answer = admitted_answer(one)] { wake(answer); });
     }
     at = line_.erase(at);
     if (enough) return;

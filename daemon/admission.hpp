@@ -56,11 +56,11 @@ class AdmissionQueue {
   };
   struct Answer {
     enum class Kind { kAdmitted, kWaiting, kParked, kRefused } kind = Kind::kRefused;
-    Demand granted;              // kAdmitted
-    bool joined = false;         // kWaiting, kParked: it stands in line since now
-    Millis waited_ms = 0;        // how long it has, or, the first time that kAdmitted is said, had
-    std::size_t ahead = 0;       // kWaiting: builds before it in line
-    std::size_t running = 0;     // kWaiting, like what follows
+    Demand granted;           // kAdmitted
+    bool joined = false;      // kWaiting, kParked: it stands in line since now
+    Millis waited_ms = 0;     // how long it has, or, the first time that kAdmitted is said, had
+    std::size_t ahead = 0;    // kWaiting: builds before it in line
+    std::size_t running = 0;  // kWaiting, like what follows
     std::uint64_t budget = 0;
     std::uint64_t reserved = 0;  // by all that run
   };
@@ -76,8 +76,7 @@ class AdmissionQueue {
   Answer ask(const std::string& lease, std::int64_t pid, const Demand& demand, Millis wait_ms,
              Wake wake, Wakes& wakes) NC_EXCLUDES(mutex_);
   // A build that runs already, whatever the budget says.
-  void adopt(const std::string& lease, std::int64_t pid, const Demand& demand)
-      NC_EXCLUDES(mutex_);
+  void adopt(const std::string& lease, std::int64_t pid, const Demand& demand) NC_EXCLUDES(mutex_);
   // The lease is no more.
   Wakes release(const std::string& lease) NC_EXCLUDES(mutex_);
   Wakes set_limits(Limits limits) NC_EXCLUDES(mutex_);

@@ -125,9 +125,8 @@ void admit(Service& service, Call call) {
   const auto went = service.builds.ask(
       ask, estimate.bytes,
       [&service, told, reply = call.reply](const AdmissionQueue::Answer& then) {
-        service.pool.post(Lane::kQuick, [&service, told, reply, then] {
-          reply(answer_of(service, told, then));
-        });
+        service.pool.post(Lane::kQuick,
+                          [&service, told, reply, then] { reply(answer_of(service, told, then)); });
       });
   using Kind = AdmissionQueue::Answer::Kind;
   if (went.joined) {

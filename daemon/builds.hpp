@@ -61,8 +61,7 @@ class Builds final : public LeaseFollower {
   // An admission was told to its builder: from now on a restart knows it.
   void told(const std::string& lease, const Demand& granted) NC_EXCLUDES(mutex_);
   // A builder says that it runs with a reservation that we do not know.
-  void adopt(const std::string& lease, std::int64_t pid, const Demand& demand)
-      NC_EXCLUDES(mutex_);
+  void adopt(const std::string& lease, std::int64_t pid, const Demand& demand) NC_EXCLUDES(mutex_);
   // The build of this lease took so much; nothing when it was never admitted.
   void learn(const std::string& lease, std::uint64_t peak_bytes) NC_EXCLUDES(mutex_);
   // What was reserved for it, 0 when nothing.

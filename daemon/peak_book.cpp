@@ -74,8 +74,7 @@ std::optional<PeakRow> PeakRow::decode(std::string_view text) {
   PeakRow row;
   int version = 0;
   JsonFields fields(*object, "the record");
-  fields.integer("v", version, 1, 1000)
-      .integer("used_ms", row.used_ms, 0, JsonFields::kMaxInteger);
+  fields.integer("v", version, 1, 1000).integer("used_ms", row.used_ms, 0, JsonFields::kMaxInteger);
   const js::value* peaks = fields.member("peaks");
   if (!fields.done().ok() || version != kVersion || peaks == nullptr || !peaks->is_array()) {
     return std::nullopt;

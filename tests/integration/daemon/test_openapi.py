@@ -113,7 +113,14 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("POST", f"/v1/leases/{'0' * 32}/heartbeat", beat)
     call("POST", f"/v1/leases/{lease['id']}/heartbeat", {}, fits=False)
     held = {"lease": lease["id"], "key": a, "fence": lease["fence"]}
-    demand = {"compiler": "stub 1", "input_bytes": 10, "cores": 1, "minimum_bytes": 1 << 50, "alone": True, "wait_ms": 1}
+    demand = {
+        "compiler": "stub 1",
+        "input_bytes": 10,
+        "cores": 1,
+        "minimum_bytes": 1 << 50,
+        "alone": True,
+        "wait_ms": 1,
+    }
     assert call("POST", "/v1/admission", {**held, **demand}).json["state"] == "admitted"
     beside = acquire(key_of("d"), other)["lease"]
     beside = {"lease": beside["id"], "key": key_of("d"), "fence": beside["fence"]}

@@ -41,9 +41,9 @@ class BuildRequests : public testing::Test {
   }
   Harness::Reply fail(const Builder& builder, const std::string& failure_class,
                       const std::string& rest = "") {
-    return h.call(builder.connection, Method::kPost, "/v1/leases/" + builder.lease.id + "/fail",
-                  R"({"key":")" + h.key(builder.name) + R"(","class":")" + failure_class + "\"" +
-                      rest + "}");
+    return h.call(
+        builder.connection, Method::kPost, "/v1/leases/" + builder.lease.id + "/fail",
+        R"({"key":")" + h.key(builder.name) + R"(","class":")" + failure_class + "\"" + rest + "}");
   }
   boost::json::object builds() { return h.call(h.connect(1), Method::kGet, "/v1/builds").json; }
 
@@ -88,9 +88,8 @@ TEST_F(BuildRequests, EveryEndOfALeaseGivesItsMemoryBack) {
   };
   ASSERT_TRUE(h.keeper.start().ok());
   Builder a = start("commit", 100);
-  freed(a, [&] {
-    EXPECT_EQ(h.publish(a.connection, a.name, a.lease.id, a.lease.fence).status, 201);
-  });
+  freed(a,
+        [&] { EXPECT_EQ(h.publish(a.connection, a.name, a.lease.id, a.lease.fence).status, 201); });
   Builder b = start("fail", 101);
   freed(b, [&] { fail(b, "deterministic"); });
   Builder c = start("release", 102);
@@ -192,9 +191,9 @@ TEST_F(BuildRequests, ARestartKnowsWhatIsReserved) {
 TEST_F(BuildRequests, AHeartbeatTellsWhatIsReserved) {
   const Builder a = start("a", 100);
   const auto beat = [&](const std::string& rest) {
-    return h.call(a.connection, Method::kPost, "/v1/leases/" + a.lease.id + "/heartbeat",
-                  R"({"key":")" + h.key("a") + R"(","fence":)" + std::to_string(a.lease.fence) +
-                      rest + "}");
+    return h.call(
+        a.connection, Method::kPost, "/v1/leases/" + a.lease.id + "/heartbeat",
+        R"({"key":")" + h.key("a") + R"(","fence":)" + std::to_string(a.lease.fence) + rest + "}");
   };
   EXPECT_EQ(beat(R"(,"reserved_bytes":700000000,"cores":2)").status, 200);
   EXPECT_EQ(builds().at("reserved_bytes"), 700'000'000);

@@ -105,8 +105,8 @@ TEST(PeakBook, ItIsBounded) {
   PeakBook book;
   std::string first;
   for (std::size_t i = 0; i <= PeakBook::kMaxRows; ++i) {
-    const auto changes = book.add(PeakClass::of("c" + std::to_string(i), 1), kGB,
-                                  static_cast<Millis>(i));
+    const auto changes =
+        book.add(PeakClass::of("c" + std::to_string(i), 1), kGB, static_cast<Millis>(i));
     if (i == 0) first = changes[0].first;
     if (i == PeakBook::kMaxRows) {
       ASSERT_EQ(changes.size(), 2U);
