@@ -53,6 +53,7 @@ class Planner {
  private:
   Result<void> read(const json::object& o);
   Result<void> read_link(const json::object& o);
+  Result<void> read_known(const json::value* v);
   Result<void> read_pairs(const json::value* v, std::map<int64_t, int64_t>& to, size_t inputs,
                           size_t outputs) const;
   json::value attempt();
@@ -126,6 +127,20 @@ Result<void> Planner::read_link(const json::object& o) {
                     forward_.outputs.size());
 }
 
+Result<void> Planner::read_known(const json::value* v) {
+  if (v == nullptr || v->is_null()) return {};
+  if (!v->is_array()) return invalid("the known sizes are no list");
+  for (const auto& item : v->get_array()) {
+    const auto* pair = item.if_array();
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[1].is_int64())
+      return invalid("a known size is no pair of an expression and a number");
+    const auto e = pool_.parse((*pair)[0]);
+    if (!e) return invalid("a known size is no expression");
+    pool_.assume(*e, (*pair)[1].get_int64());
+  }
+  return {};
+}
+
 Result<void> Planner::read(const json::object& o) {
   const auto* version = o.if_contains("request");
   if (version == nullptr || !version->is_int64()) return invalid("a request has no version");
@@ -134,6 +149,7 @@ Result<void> Planner::read(const json::object& o) {
                  "use a client of the same version"};
   const auto* forward = o.if_contains("forward");
   if (forward == nullptr) return invalid("a request has no forward graph");
+  if (auto r = read_known(o.if_contains("known")); !r) return r;
   auto read = read_graph(*forward, pool_, {});
   if (!read) return std::move(read).error().context("the forward graph");
   forward_ = *std::move(read);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <tuple>
 
 #include <boost/json.hpp>
@@ -71,6 +72,8 @@ Expr ExprPool::atom(Atom value) {
   for (const Expr arg : value.args) key += "," + std::to_string(arg.id);
   auto [entry, is_new] = by_atom_.try_emplace(key, static_cast<uint32_t>(atoms_.size()));
   if (is_new) atoms_.push_back(std::move(value));
+  if (const auto known = assumed_.find(entry->second); known != assumed_.end())
+    return integer(known->second);
   return intern({{Monomial{{entry->second, 1}}, 1}});
 }
 
@@ -270,7 +273,57 @@ bool ExprPool::is_opaque(Expr e) const {
 }
 
 void ExprPool::set_lower(std::string_view symbol, int64_t least) {
-  lower_[std::string(symbol)] = least;
+  const auto [entry, is_new] = lower_.try_emplace(std::string(symbol), least);
+  if (!is_new) entry->second = std::max(entry->second, least);
+}
+
+void ExprPool::set_upper(std::string_view symbol, int64_t greatest) {
+  const auto [entry, is_new] = upper_.try_emplace(std::string(symbol), greatest);
+  if (!is_new) entry->second = std::min(entry->second, greatest);
+}
+
+void ExprPool::assume(Expr e, int64_t value) {
+  Terms terms = nodes_[e.id].terms;
+  if (const auto number = terms.find({}); number != terms.end()) {
+    if (__builtin_sub_overflow(value, number->second, &value)) return;
+    terms.erase(number);
+  }
+  if (terms.size() != 1) return;
+  const auto& [monomial, coefficient] = *terms.begin();
+  if (monomial.size() != 1 || monomial[0].second != 1) return;
+  const AtomKind kind = atoms_[monomial[0].first].kind;
+  // -1: the least integer has no counterpart, and a quotient by it overflows.
+  if (kind == AtomKind::kSymbol || kind == AtomKind::kOpaque) return;
+  if (coefficient == -1 ? value == std::numeric_limits<int64_t>::min() : value % coefficient != 0)
+    return;
+  assumed_.emplace(monomial[0].first, value / coefficient);
+  if (kind == AtomKind::kFloorDiv)
+    bound_by_quotient(atoms_[monomial[0].first], value / coefficient);
+}
+
+// (c*s + k) // d == value, d > 0: c*s + k lies in [value*d, value*d + d - 1].
+void ExprPool::bound_by_quotient(const Atom& quotient, int64_t value) {
+  constexpr int64_t kMost = int64_t{1} << 31;  // sizes; keeps the arithmetic below in range
+  const auto d = constant(quotient.args[1]);
+  Terms terms = nodes_[quotient.args[0].id].terms;
+  int64_t k = 0;
+  if (const auto number = terms.find({}); number != terms.end()) {
+    k = number->second;
+    terms.erase(number);
+  }
+  if (!d || *d <= 0 || *d > kMost || value > kMost || value < -kMost || k > kMost || k < -kMost)
+    return;
+  if (terms.size() != 1) return;
+  const auto& [monomial, c] = *terms.begin();
+  if (monomial.size() != 1 || monomial[0].second != 1 || c > kMost || c < -kMost) return;
+  const Atom& symbol = atoms_[monomial[0].first];
+  if (symbol.kind != AtomKind::kSymbol) return;
+  const int64_t low = value * *d - k;
+  const int64_t high = low + *d - 1;
+  const int64_t greatest = c > 0 ? floor_divide(high, c) : floor_divide(-low, -c);
+  const int64_t least = c > 0 ? -floor_divide(-low, c) : -floor_divide(high, -c);
+  set_upper(symbol.name, greatest);
+  set_lower(symbol.name, std::max<int64_t>(least, 0));
 }
 
 }  // namespace nc::padding

@@ -69,11 +69,16 @@ class ExprPool {
   Expr substitute(Expr e, const std::map<std::string, Expr>& by);
   // The value at known sizes; empty for opaque atoms, unknown symbols, divisions by zero, overflow.
   std::optional<int64_t> evaluate(Expr e, const std::map<std::string, int64_t>& sizes) const;
-  // Whether e > 0 (or >= 0) for all sizes within the ranges told by `set_lower`; false: not known.
+  // Whether e > 0 (or >= 0) for all sizes within the ranges told; false: not known.
   bool positive(Expr e) const;
   bool nonnegative(Expr e) const;
-  // The least size of a symbol (by default 0).
+  // The least size of a symbol (by default 0), and its greatest (by default none).
   void set_lower(std::string_view symbol, int64_t least);
+  void set_upper(std::string_view symbol, int64_t greatest);
+  // From now on e is taken to be `value`: what is parsed or computed later holds the number
+  // instead, and a quotient by a number bounds its symbol. Without effect where e is not a multiple
+  // of one floor division, remainder, maximum or minimum, but for a constant.
+  void assume(Expr e, int64_t value);
 
  private:
   using Power = std::pair<uint32_t, uint32_t>;  // atom, exponent >= 1
@@ -99,6 +104,8 @@ class ExprPool {
   Expr extreme(AtomKind kind, Expr a, Expr b);
   std::optional<int64_t> lower_bound(Expr e) const;
   std::optional<int64_t> atom_lower(const Atom& atom) const;
+  std::optional<int64_t> monomial_upper(const Monomial& monomial) const;
+  void bound_by_quotient(const Atom& quotient, int64_t value);
   std::optional<int64_t> atom_value(const Atom& atom,
                                     const std::map<std::string, int64_t>& sizes) const;
   std::optional<int64_t> with_atoms(
@@ -110,7 +117,9 @@ class ExprPool {
   std::deque<Atom> atoms_;
   std::unordered_map<std::string, uint32_t> by_atom_;
   std::unordered_map<std::string, int64_t> lower_;
-  std::unordered_map<uint64_t, Expr> products_;  // memo of mul
+  std::unordered_map<std::string, int64_t> upper_;
+  std::unordered_map<uint32_t, int64_t> assumed_;  // atom -> value
+  std::unordered_map<uint64_t, Expr> products_;    // memo of mul
 };
 
 }  // namespace nc::padding

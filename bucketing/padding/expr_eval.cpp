@@ -145,10 +145,24 @@ std::optional<int64_t> ExprPool::atom_lower(const Atom& a) const {
   }
 }
 
+// Of a product of symbols.
+std::optional<int64_t> ExprPool::monomial_upper(const Monomial& monomial) const {
+  int64_t product = 1;
+  for (const auto& [id, exponent] : monomial) {
+    const Atom& a = atoms_[id];
+    const auto least = atom_lower(a);
+    const auto greatest = a.kind == AtomKind::kSymbol ? upper_.find(a.name) : upper_.end();
+    if (greatest == upper_.end() || !least || *least < 0) return std::nullopt;
+    const auto raised = power(greatest->second, exponent);
+    if (!raised || __builtin_mul_overflow(product, *raised, &product)) return std::nullopt;
+  }
+  return product;
+}
+
 std::optional<int64_t> ExprPool::lower_bound(Expr e) const {
-  // With every atom at its least. A negative term would need an upper bound, so it ends the proof,
-  // but for the one pattern that remainders leave behind: x - c*(x // c) >= 0, which is taken out
-  // first.
+  // With every atom at its least, and at its greatest in negative terms; where that is not known
+  // the proof ends, but for the one pattern that remainders leave behind: x - c*(x // c) >= 0,
+  // which is taken out first.
   Terms terms = nodes_[e.id].terms;
   for (const auto& [monomial, coefficient] : nodes_[e.id].terms) {
     if (coefficient >= 0 || monomial.size() != 1 || monomial[0].second != 1) continue;
@@ -175,7 +189,13 @@ std::optional<int64_t> ExprPool::lower_bound(Expr e) const {
   int64_t sum = 0;
   for (const auto& [monomial, coefficient] : terms) {
     int64_t product = coefficient;
-    if (coefficient < 0 && !monomial.empty()) return std::nullopt;
+    if (coefficient < 0 && !monomial.empty()) {
+      const auto greatest = monomial_upper(monomial);
+      if (!greatest || __builtin_mul_overflow(product, *greatest, &product) ||
+          __builtin_add_overflow(sum, product, &sum))
+        return std::nullopt;
+      continue;
+    }
     for (const auto& [id, exponent] : monomial) {
       const auto least = atom_lower(atoms_[id]);
       if (!least || *least < 0) return std::nullopt;

@@ -185,6 +185,9 @@ Result<void> Reader::symbols(const json::object& o) {
     const auto* range = entry->if_contains("range");
     if (range != nullptr && range->is_array() && range->get_array().size() == 2) {
       if (const auto* least = range->get_array()[0].if_int64()) pool_.set_lower(target, *least);
+      // Buckets are kept inside of the forward graph's ranges, as docs/padding.md asks of callers.
+      const auto* greatest = range->get_array()[1].if_int64();
+      if (greatest != nullptr && rename_.empty()) pool_.set_upper(target, *greatest);
     }
   }
   return {};

@@ -260,6 +260,57 @@ Results grouped(const Call& call) {
                       call.type(), finite_if(data_of(a).is_finite() && data_of(b).is_finite())));
 }
 
+// (rows, matrices, ends, gradient of the product's rows) -> the gradients of rows and matrices.
+Results grouped_backward(const Call& call) {
+  Pass& p = call.pass();
+  Value a = call.tensor(0);
+  const Value b = call.tensor(1);
+  const Value ends = call.tensor(2);
+  Value c = call.tensor(3);
+  if (call.node().outs.size() != 2) refuse("other than two results");
+  if (a.rank() != 2 || b.rank() != 3 || c.rank() != 2 || b.padded() || ends.padded() ||
+      a.padded(1) || c.padded(1))
+    refuse("matrices of groups of a size that varies");
+  const Dim rows = {Factor{p.size(a, 0), a.padded(0), State::anything()}};
+  for (Value* v : {&a, &c}) {
+    if (v->padded(0)) p.conform(*v, 0, rows);
+  }
+  const int64_t first = p.emit_several(
+      call.op(), 2, {Pass::ref(a), Pass::ref(b), Pass::ref(ends), Pass::ref(c)}, call.kwargs());
+  const bool finite = data_of(a).is_finite() && data_of(b).is_finite() && data_of(c).is_finite();
+  return {p.result(first, {rows, a.dims[1]}, call.type(0), finite_if(finite)),
+          p.result(first + 1, b.dims, call.type(1), finite_if(finite))};
+}
+
+// Triangular systems, one for each index of the outer dimensions and each column (or row) of b.
+Results solve_triangular(const Call& call) {
+  Pass& p = call.pass();
+  const Value a = call.tensor(0);
+  Value b = call.tensor(1);
+  const size_t rank = a.rank();
+  if (rank < 2 || b.rank() != rank) refuse("triangular systems of other ranks");
+  const bool left = call.boolean(3, true, "left");
+  const size_t free = left ? rank - 1 : rank - 2;
+  if (a.padded(rank - 1) || a.padded(rank - 2) || b.padded(left ? rank - 2 : rank - 1))
+    refuse("a triangular system of a size that varies");
+  const bool by_one = call.boolean(4, false, "unitriangular");
+  const State padding = finite_if(by_one && a.any().is_finite() && b.any().is_finite());
+  Layout dims = b.dims;
+  for (size_t d = 0; d + 2 < rank; ++d) {
+    if (b.dims[d].empty()) {
+      dims[d] = a.dims[d];
+    } else if (!a.dims[d].empty()) {
+      p.conform(b, d, a.dims[d]);
+      dims[d] = b.dims[d];
+    }
+  }
+  dims[free] = b.dims[free];
+  dims = with_states(std::move(dims), [&](const State&) { return padding; });
+  const bool finite = by_one && data_of(a).is_finite() && data_of(b).is_finite();
+  return one(p.result(p.emit(call.op(), {Pass::ref(a), Pass::ref(b)}, call.kwargs()),
+                      std::move(dims), call.type(), finite_if(finite)));
+}
+
 }  // namespace
 
 void add_matmul_rules(RuleTable& table) {
@@ -271,7 +322,12 @@ void add_matmul_rules(RuleTable& table) {
   table.add({"dot", "vdot"}, dot, kWhy);
   table.add({"mv"}, mv, kWhy);
   table.add({"linear"}, linear, kWhy);
-  table.add({"_grouped_mm"}, grouped, "groups end at the true number of rows");
+  static constexpr std::string_view kGroups = "groups end at the true number of rows";
+  // What the library "transformers" calls where torch has no kernel for the element type.
+  table.add({"_grouped_mm", "transformers.grouped_mm_fallback"}, grouped, kGroups);
+  table.add({"transformers.grouped_mm_fallback_backward"}, grouped_backward, kGroups);
+  table.add({"linalg_solve_triangular"}, solve_triangular,
+            "each system is solved by itself, those in the padding too");
 }
 
 }  // namespace nc::padding

@@ -3,6 +3,8 @@
 // A part with a fixed start is a fixed slice: the true part of the result is a prefix again. A
 // start that moves with the true length is read through an index, in true coordinates.
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -65,11 +67,34 @@ std::pair<int64_t, Dim> take(Pass& p, const Value& x, size_t d, const Part& part
   return {p.pick(x.id, d, index), result(x.any())};
 }
 
-// Start of a slice as PyTorch normalizes it.
+// A position counted from the front, as PyTorch normalizes it; empty where its sign is not known.
+std::optional<Expr> from_front(Pass& p, Expr at, Expr size) {
+  ExprPool& pool = p.pool();
+  if (pool.nonnegative(at)) return at;
+  if (pool.positive(pool.sub(p.num(0), at))) return pool.add(size, at);
+  return std::nullopt;
+}
+
 Expr normalized(Pass& p, Expr at, Expr size) {
-  const auto c = p.pool().constant(at);
-  if (c && *c < 0) return p.pool().add(size, at);
-  return at;
+  const auto known = from_front(p, at, size);
+  if (!known) refuse(fmt::format("a part begins at {}, which may be negative", p.pool().text(at)));
+  return *known;
+}
+
+// The start of a slice of which the length is known. Where the sign of `at` is not, the length
+// tells: it is what the trace found it to be.
+Expr slice_start(Pass& p, Expr at, Expr end, Expr length, Expr size) {
+  ExprPool& pool = p.pool();
+  if (const auto known = from_front(p, at, size)) return *known;
+  if (length == size) return p.num(0);
+  const auto last =
+      pool.constant(end) == std::numeric_limits<int64_t>::max() ? size : from_front(p, end, size);
+  if (last) {
+    for (const Expr from : {at, pool.add(size, at)}) {
+      if (length == pool.sub(*last, from)) return from;
+    }
+  }
+  return normalized(p, at, size);  // refuses
 }
 
 Results slice_rule(const Call& call) {
@@ -77,7 +102,12 @@ Results slice_rule(const Call& call) {
   const Value x = call.tensor(0);
   const size_t d = wrap(call.integer(1, 0), x.rank());
   const Expr size = p.size(x, d);
-  Part part{normalized(p, call.expr(2, 0), size), call.integer(4, 1), call.sizes()[d]};
+  const int64_t step = call.integer(4, 1);
+  const Expr length = call.sizes()[d];
+  const Expr at = call.expr(2, 0);
+  const Expr end = call.expr(3, std::numeric_limits<int64_t>::max());
+  const Part part{step == 1 ? slice_start(p, at, end, length, size) : normalized(p, at, size), step,
+                  length};
   auto [id, dim] = take(p, x, d, part);
   Layout dims = x.dims;
   dims[d] = std::move(dim);
@@ -208,7 +238,13 @@ Results slice_scatter(const Call& call) {
   const Value x = call.tensor(0);
   const Value src = call.tensor(1);
   const size_t d = wrap(call.integer(2, 0), x.rank());
-  const Part part{normalized(p, call.expr(3, 0), p.size(x, d)), call.integer(5, 1), p.size(src, d)};
+  const int64_t step = call.integer(5, 1);
+  const Expr size = p.size(x, d);
+  const Expr length = p.size(src, d);
+  const Expr at = call.expr(3, 0);
+  const Expr end = call.expr(4, std::numeric_limits<int64_t>::max());
+  const Part part{step == 1 ? slice_start(p, at, end, length, size) : normalized(p, at, size), step,
+                  length};
   return write(call, x, src, d, part);
 }
 

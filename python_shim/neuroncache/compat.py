@@ -272,6 +272,20 @@ def guards_of(shape_env: Any) -> list[Any]:
     return [shape_env.replace(guard.expr) for guard in shape_env.guards]
 
 
+def known_sizes(shape_env: Any) -> list[tuple[Any, int]]:
+    """Expressions that the trace so far has fixed to a number, as a loop over chunks fixes how many there are."""
+    import sympy
+
+    known = []
+    for guard in guards_of(shape_env):
+        if not isinstance(guard, sympy.Eq):
+            continue
+        number, expression = sorted(guard.args, key=lambda side: not side.is_Integer)
+        if number.is_Integer and expression.free_symbols and not expression.is_Symbol:
+            known.append((expression, int(number)))
+    return known
+
+
 def source_name(node: Any) -> str | None:
     """The place among a frame's inputs that a placeholder of Dynamo's graph stands for."""
     source = getattr(node.meta.get("grapharg"), "source", None)

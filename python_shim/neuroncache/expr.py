@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy
@@ -54,6 +54,14 @@ class Symbols:
                 entry["range"] = [_bound(known.lower), _bound(known.upper)]
             table.append(entry)
         return table
+
+    def known(self, fixed: Sequence[tuple[sympy.Basic, int]]) -> list[list[Any]]:
+        """Those of the expressions that hold these symbols alone, each with the number that it is."""
+        return [
+            [self.export(expression), number]
+            for expression, number in fixed
+            if all(symbol in self.ids for symbol in expression.free_symbols)
+        ]
 
     def hints(self) -> dict[str, int | float]:
         """The sizes that the graph was traced with, by symbol id. No part of the graph's identity."""

@@ -97,6 +97,34 @@ def test_200_shapes_of_a_language_model(engine: ToolEngine) -> None:
         assert stats["buckets"] <= 4 * 8
 
 
+def test_a_loop_over_chunks_is_padded_within_its_number_of_chunks(engine: ToolEngine) -> None:
+    """The number of chunks is a number in the graph; the engine has to know what it stands for. Nor may the trace's guard
+    that something was missing from the last chunk keep all buckets out that are whole chunks."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        missing = -length % 8
+        if missing > 0:
+            x = F.pad(x, (0, 0, 0, missing))
+        chunks = x.reshape(batch, -1, 8, width)
+        state, results = torch.zeros(batch, width), []
+        for index in range((length + 7) // 8):
+            results.append(chunks[:, index].cumsum(1) + state[:, None])
+            state = state * 0.5 + chunks[:, index].sum(1)
+        return torch.stack(results, 1).reshape(batch, -1, width)[:, :length]
+
+    torch.manual_seed(0)
+    backend = StaticBackend()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(function, backend=name)
+        for length in (3, 5, 6, 7, 4, 11, 13, 14, 10, 9, 15):
+            given = torch.randn(4, length, 6)
+            torch.testing.assert_close(compiled(given), function(given))
+        stats = neuroncache.stats()
+        assert not stats["refusals"] and not stats["errors"] and not stats["bypass_reasons"], stats
+        assert len(backend.graphs) <= 7, "11 lengths of one and of two chunks"
+
+
 def test_labels_that_do_not_fit_run_at_their_exact_shape(engine: ToolEngine) -> None:
     """The plan takes the labels' sizes for those of the logits; a call where only their product agrees must not be padded."""
 

@@ -111,7 +111,8 @@ class Chooser:
                 return [size]
             first = ladder(size)
             second = ladder(first + 1)
-        return list(dict.fromkeys([first, second or size, size]))
+        # One less: a graph that was traced at a size that its chunks do not divide may ask for such a bucket.
+        return list(dict.fromkeys([first, max(first - 1, size), second or size, size]))
 
 
 def _leaders(symbols: Sequence[str], unify: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -68,8 +68,8 @@ class Captured:
             names[name] = forward[symbol]
         return names
 
-    def request(self, *, random: str) -> dict[str, Any]:
-        """The request for a plan (docs/padding.md)."""
+    def request(self, *, random: str, fixed: Sequence[tuple[Any, int]] = ()) -> dict[str, Any]:
+        """The request for a plan (docs/padding.md). `fixed`: sizes that the guards of the trace bind to a number."""
         assert self.forward is not None
         hints = self.forward.graph.symbols.hints()
         names = [name for name in self.forward.graph.symbols.ids.values() if name in hints]
@@ -92,6 +92,9 @@ class Captured:
         declared = rules.table(node["op"] for side in self.sides() for node in side.graph.document["nodes"])
         if declared:
             request["rules"] = declared
+        known = self.forward.graph.symbols.known(fixed)
+        if known:
+            request["known"] = known
         return request
 
 

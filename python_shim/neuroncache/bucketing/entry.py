@@ -176,7 +176,8 @@ def _planned(
     assert captured.forward is not None
     counters.seconds("trace", time.monotonic() - started)
     started = time.monotonic()
-    request = captured.request(random=config.get("padded_random"))
+    fixed = compat.known_sizes(compat.shape_env_of(example_inputs))
+    request = captured.request(random=config.get("padded_random"), fixed=fixed)
     if inner.differentiates:
         request["claims"] = True
     answer = engine.plan_for(request)

@@ -87,6 +87,17 @@ def _causal(
     return build
 
 
+def _chunked(build: Callable[[], Model]) -> Callable[[], Model]:
+    """At lengths of several chunks of eight."""
+
+    def built() -> Model:
+        model = build()
+        model.sizes = ((3, 19), (2, 29), (5, 11))
+        return model
+
+    return built
+
+
 def _masked(config: str, options: dict[str, Any]) -> Callable[[], Model]:
     def build() -> Model:
         module = _hf("AutoModelForMaskedLM", config, options, attn_implementation="sdpa")
@@ -356,6 +367,28 @@ _MOE = _gqa(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shar
 _MIXTRAL = _gqa(num_local_experts=4, num_experts_per_tok=2)
 _BERT = {**_SIZES, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
 _OPT = {"vocab_size": 50, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+_LINEAR = {  # of a layer with linear attention
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4,
+}
+_MAMBA2 = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 1, "state_size": 8, "chunk_size": 8}
+_DEEPSEEK = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 8,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 4,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 0,
+}
 _MODERN = {**_SIZES, "num_hidden_layers": 2, "attention_dropout": 0, "local_attention": 4}
 
 MODELS: dict[str, Callable[[], Model]] = {
@@ -372,6 +405,36 @@ MODELS: dict[str, Callable[[], Model]] = {
     "mixtral_default": _causal("MixtralConfig", _MIXTRAL, torch.bfloat16),
     "qwen2_moe": _causal("Qwen2MoeConfig", _MOE, experts_implementation="batched_mm"),
     "qwen2_moe_default": _causal("Qwen2MoeConfig", _MOE, torch.bfloat16),
+    "deepseek": _causal("DeepseekV3Config", {**_SIZES, **_DEEPSEEK}),
+    "gpt_oss": _causal(
+        "GptOssConfig", _gqa(head_dim=8, num_local_experts=4, num_experts_per_tok=2), attn_implementation="eager"
+    ),
+    "bloom": _causal(
+        "BloomConfig",
+        {"vocab_size": 50, "hidden_size": 32, "n_layer": 1, "n_head": 4, "hidden_dropout": 0, "attention_dropout": 0},
+        attn_implementation="eager",
+    ),
+    "qwen3_next": _causal(
+        "Qwen3NextConfig",
+        _gqa(head_dim=8, layer_types=["linear_attention"], num_experts=4, num_experts_per_tok=2, **_LINEAR)
+        | {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "decoder_sparse_step": 1},
+    ),
+    "olmo_hybrid": _causal(
+        "OlmoHybridConfig",
+        _gqa(layer_types=["linear_attention", "full_attention"], **_LINEAR) | {"num_hidden_layers": 2},
+    ),
+    "mamba2": _chunked(
+        _causal(
+            "Mamba2Config",
+            {**_MAMBA2, "num_heads": 4, "head_dim": 16, "n_groups": 2, "expand": 2},
+            attn_implementation="eager",
+        )
+    ),
+    "nemotron_h": _causal(
+        "NemotronHConfig",
+        _gqa(head_dim=8, layers_block_type=["mamba"], mamba_num_heads=4, mamba_head_dim=8, ssm_state_size=8)
+        | {"hybrid_override_pattern": "M", "n_groups": 2, "chunk_size": 8},
+    ),
     "llama_bfloat16": _causal("LlamaConfig", _gqa(), torch.bfloat16),
     "bert": _masked("BertConfig", _BERT),
     "modernbert": _masked(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from .trace import Dynamic
 
@@ -216,6 +217,49 @@ def _padding_mask(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, q, q, attn_mask=(y >= 0)[:, None, None, :])
 
 
+def _left_padding(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Positions and a causal mask of rows whose padding, by the user, is in front."""
+    kept = (y >= 0).flip(1)
+    positions = (kept.long().cumsum(-1) - 1).clamp(min=0)
+    causal = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    q = _heads(x + positions[..., None])
+    return F.scaled_dot_product_attention(q, q, q, attn_mask=kept[:, None, None, :] & causal)
+
+
+def _static_cache(x: torch.Tensor) -> torch.Tensor:
+    """Keys and values written into a cache of a fixed length."""
+    places = torch.arange(x.shape[1])
+    cache = _heads(torch.zeros(x.shape[0], 32, H).index_copy(1, places, x))
+    return F.scaled_dot_product_attention(_heads(x), cache, cache, attn_mask=torch.arange(32) <= places[:, None])
+
+
+def _sliced_cache(x: torch.Tensor) -> torch.Tensor:
+    cache = torch.zeros(x.shape[0], 32, H)
+    cache[:, : x.shape[1]] = x
+    return (cache * torch.arange(32)[:, None]).sum(1)
+
+
+def _growing_cache(x: torch.Tensor) -> torch.Tensor:
+    """Keys of earlier steps, then those of this one, for queries of this one."""
+    past = x[:, :-1].flip(1)
+    keys = torch.cat([past, x], 1)
+    q, k = _heads(x), _heads(keys)
+    mask = torch.arange(keys.shape[1])[None, :] - past.shape[1] <= torch.arange(x.shape[1])[:, None]
+    return F.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+
+def _autocast(x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return F.linear(x, torch.ones(4, H) / 8).float().softmax(1)
+
+
+def _polar(x: torch.Tensor) -> torch.Tensor:
+    """Rotary positions as complex numbers."""
+    angles = torch.arange(x.shape[1])[:, None] * torch.linspace(0.1, 1, H // 2)
+    turned = torch.view_as_complex(x.view(*x.shape[:2], H // 2, 2)) * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(turned).flatten(2)
+
+
 def _losses(x: torch.Tensor, y: torch.Tensor) -> Any:
     target = y.clamp(min=0)
     soft = F.one_hot(target, H).to(x.dtype)
@@ -297,6 +341,14 @@ one("attention_window", _window)
 one("attention_alibi", _alibi)
 one("attention_relative", _relative)
 labelled("attention_masked", _padding_mask)
+labelled("left_padding", _left_padding)
+one("grouped_heads", lambda x: F.scaled_dot_product_attention(_heads(x), *_heads(x).split(1, 1), enable_gqa=True))
+one("static_cache", _static_cache)
+one("sliced_cache", _sliced_cache)
+one("growing_cache", _growing_cache)
+one("autocast", _autocast)
+one("polar", _polar)
+one("checkpointed", lambda x: checkpoint(lambda v: v.exp().cumsum(1).tanh(), x, use_reentrant=False))
 one("exp_log", lambda x: x.exp().log().sum(1))
 one("divide_by_sum", lambda x: x / x.exp().sum(1, keepdim=True))
 one("sort", lambda x: x.sort(1)[0])
@@ -314,6 +366,15 @@ one("tril", lambda x: (x @ x.transpose(1, 2)).tril().sum(-1))
 one("masked_fill", lambda x: x.masked_fill(x < 0, float("-inf")).amax(1))
 one("half", lambda x: x[:, : x.shape[1] // 2])
 one("half_pairs", lambda x: x[:, : x.shape[1] // 2 * 2].reshape(x.shape[0], -1, 2 * H))
+one("tail", lambda x: x[:, -(x.shape[1] // 2) :].cumsum(1))
+one("tail_all", lambda x: x[:, -x.shape[1] :].exp().mean(1))
+one("tail_from_front", lambda x: x[:, x.shape[1] - 2 :].sum(1) + x[:, x.shape[1] // 2 - 1])
+one("tail_assigned", lambda x: _assign_tail(x))
+one("all_but_tail", lambda x: x[:, : -(x.shape[1] // 2)].cumsum(1))
+one("pad_to_even", lambda x: F.pad(x, (0, 0, 0, x.shape[1] % 2)).view(x.shape[0], -1, 2, H).sum(2))
+one("chunk_last", lambda x: x.chunk(2, 1)[-1].cumsum(1))
+one("roll_half", lambda x: x.roll(x.shape[1] // 2, 1))
+labelled("last_of_row", lambda x, y: x[torch.arange(x.shape[0]), (y >= 0).long().sum(1) - 1])
 one("strided", lambda x: x[:, ::2] + x[:, ::2].mean())
 one("strided_from", lambda x: x[:, 1::2].sum(1))
 one("pad", lambda x: F.pad(x, (0, 0, 1, 2), value=3.0))
@@ -400,6 +461,13 @@ module("bilinear", lambda: nn.Bilinear(H, H, 4), lambda m, x: m(x, x), expect="e
 module("mha", lambda: nn.MultiheadAttention(H, 2, batch_first=True), lambda m, x: m(x, x, x)[0])
 module("glu", lambda: nn.Linear(H, 2 * H), lambda m, x: F.glu(m(x), -1))
 module("lstm", lambda: nn.LSTM(H, 6), lambda m, x: m(x[:, :3].transpose(0, 1))[0])
+
+
+def _assign_tail(x: torch.Tensor) -> torch.Tensor:
+    result = torch.ones_like(x)
+    half = x.shape[1] // 2
+    result[:, -half:] = x[:, :half]
+    return result * x
 
 
 def _assign(x: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 import torch
 from functorch.compile import make_boxed_func
-from neuroncache import canonical
+from neuroncache import canonical, compat
 from neuroncache.bucketing.plan import SubPlan
 from neuroncache.errors import Unsupported
 from torch._decomp import core_aten_decompositions
@@ -144,7 +144,7 @@ class Pair:
         outputs = list(out.args[0]) if isinstance(out.args[0], (list, tuple)) else [out.args[0]]
         half = Half(
             gm,
-            canonical.export_functional(gm, inputs, role),
+            canonical.export_functional(gm, inputs, role, foreign=True),
             nodes,
             outputs,
             list(out.meta.get("desc") or [None] * len(outputs)),
@@ -175,6 +175,8 @@ class Pair:
         result["inputs"] = inputs
         result["random"] = "strict"
         result["claims"] = self.policy.claims
+        if self.shape_env is not None:
+            result["known"] = self.forward.graph.symbols.known(compat.known_sizes(self.shape_env))
         return result
 
     def _link(self, forward: Half, backward: Half) -> dict[str, Any]:

@@ -164,6 +164,46 @@ TEST(PaddingEngine, MoreResultsThanAnOperatorHasAreRefused) {
   EXPECT_TRUE(four.as_object().contains("refusal")) << text(four);
 }
 
+// x[:, at:] of a length s1 in symbols.
+js::value tail(const std::string& at, const std::string& length) {
+  return ask(graph({kX,
+                    node("aten.slice.Tensor", R"({"v":0},1,{"e":)" + at + "},9223372036854775807",
+                         tensor(R"("s0",)" + length + ",8")),
+                    R"({"v":1})"}));
+}
+
+TEST(PaddingEngine, ANegativeStartCountsFromTheTrueEnd) {
+  const std::string half = R"(["//","s1",2])";
+  const js::value a = tail(R"(["*",-1,)" + half + "]", half);
+  ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
+  // The first position is s1 - s1 // 2, at the true size.
+  EXPECT_TRUE(has(a.at("forward").at("truths"), R"(["+","s1",["*",-1,["//","s1",2]]])") ||
+              has(a.at("forward").at("truths"), R"(["+",["*",-1,["//","s1",2]],"s1"])"))
+      << text(a.at("forward").at("truths"));
+}
+
+TEST(PaddingEngine, AStartOfAnySignIsReadFromTheLength) {
+  const std::string at = R"(["+","s1",-4])";
+  EXPECT_TRUE(tail(at, "4").as_object().contains("forward"));                         // s1 >= 4
+  EXPECT_TRUE(tail(at, R"(["+",["*",-1,"s1"],4])").as_object().contains("forward"));  // s1 < 4
+  EXPECT_TRUE(tail(at, R"("s1")").as_object().contains("forward"));                   // cut off
+  EXPECT_TRUE(has(tail(at, "3"), "may be negative"));
+}
+
+TEST(PaddingEngine, SizesThatAreKnownAreNumbers) {
+  // As many chunks of eight as there are, said to be one: the graph may say 1 for it.
+  const std::string chunks = R"(["*",-1,["//",["*",-1,"s1"],8]])";
+  const std::string g =
+      graph({input(tensor(R"("s0",8,)" + chunks)),
+             node("aten.add.Tensor", R"({"v":0},{"v":0})", tensor(R"("s0",8,1)")), R"({"v":1})"});
+  EXPECT_TRUE(ask(g).as_object().contains("refusal"));
+  EXPECT_TRUE(ask(g, R"(,"known":[[)" + chunks + ",1]]").as_object().contains("forward"));
+  for (const char* known : {"1", "[1]", R"([["s0"]])", R"([["s0","1"]])", R"([[{},1]])"}) {
+    auto answer = plan(js::parse(R"({"request":1,"forward":)" + g + R"(,"known":)" + known + "}"));
+    EXPECT_TRUE(answer.is(Code::kInvalid)) << known;
+  }
+}
+
 TEST(PaddingEngine, TheSameRequestHasTheSameAnswer) {
   const std::string g =
       graph({kX, node("aten._softmax.default", R"({"v":0},1,false)", tensor(R"("s0","s1",8)")),

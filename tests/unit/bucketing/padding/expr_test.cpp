@@ -72,6 +72,63 @@ TEST_F(ExprTest, KnowsWhatIsNotNegative) {
   EXPECT_EQ(read(R"(["Min",1,"s0"])"), pool.integer(1));
 }
 
+TEST_F(ExprTest, WhatIsAssumedIsANumberFromThenOn) {
+  pool.set_lower("s0", 2);
+  // One chunk of eight: (s + 7) // 8, as tracing writes it.
+  const char* chunks = R"(["*",-1,["//",["*",-1,"s0"],8]])";
+  const Expr before = read(chunks);
+  EXPECT_FALSE(pool.constant(before).has_value());
+  pool.assume(before, 1);
+  EXPECT_TRUE(pool.is_constant(read(chunks), 1));
+  EXPECT_TRUE(
+      pool.is_constant(pool.substitute(before, {{"s0", pool.symbol("s0")}, {"s9", before}}), 1));
+  // So the size is at most 8, and at least what it was.
+  EXPECT_TRUE(pool.nonnegative(pool.sub(pool.integer(8), read(R"("s0")"))));
+  EXPECT_FALSE(pool.nonnegative(pool.sub(pool.integer(7), read(R"("s0")"))));
+  EXPECT_FALSE(pool.nonnegative(pool.sub(read(R"("s0")"), pool.integer(3))));
+  // Another size is as unknown as before.
+  EXPECT_FALSE(pool.constant(read(R"(["//",["*",-1,"s1"],8])")).has_value());
+}
+
+TEST_F(ExprTest, AQuotientBoundsItsSymbolOnBothSides) {
+  for (const int64_t c : {1, 3, -1, -3}) {
+    for (const int64_t k : {-5, 0, 4}) {
+      for (const int64_t d : {1, 4, 7}) {
+        for (const int64_t n : {2, 9, 30}) {
+          const int64_t x = c * n + k;
+          const int64_t value = x >= 0 ? x / d : -((-x + d - 1) / d);
+          ExprPool own;
+          const Expr s = own.symbol("s0");
+          const Expr sum = own.add(own.mul(own.integer(c), s), own.integer(k));
+          own.assume(own.floor_div(sum, own.integer(d)), value);
+          // Bounds that are told must hold at n; nothing is said of other places.
+          EXPECT_FALSE(own.positive(own.sub(s, own.integer(n)))) << c << k << d << n;
+          EXPECT_FALSE(own.positive(own.sub(own.integer(n), s))) << c << k << d << n;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ExprTest, WhatCannotBeAssumedIsLeftAlone) {
+  pool.assume(read(R"("s0")"), 3);                               // a size is no expression of one
+  pool.assume(read(R"(["+",["//","s0",4],["//","s0",8]])"), 3);  // nobody knows which is what
+  pool.assume(read(R"(["*",2,["//","s0",4]])"), 3);              // a contradiction
+  EXPECT_FALSE(pool.constant(read(R"("s0")")).has_value());
+  EXPECT_FALSE(pool.constant(read(R"(["//","s0",4])")).has_value());
+  EXPECT_FALSE(pool.constant(read(R"(["//","s0",8])")).has_value());
+}
+
+TEST_F(ExprTest, AGreatestSizeHoldsInNegativeTerms) {
+  pool.set_lower("s0", 2);
+  pool.set_upper("s0", 64);
+  pool.set_upper("s0", 100);  // the least of the greatest counts
+  const Expr s = read(R"("s0")");
+  EXPECT_TRUE(pool.nonnegative(pool.sub(pool.integer(64), s)));
+  EXPECT_TRUE(pool.nonnegative(pool.sub(pool.integer(64 * 64), pool.mul(s, s))));
+  EXPECT_FALSE(pool.nonnegative(pool.sub(pool.integer(63), s)));
+}
+
 TEST_F(ExprTest, OverflowIsNeverANumber) {
   const Expr big = pool.integer(std::numeric_limits<int64_t>::max());
   const Expr more = pool.add(big, pool.integer(1));
