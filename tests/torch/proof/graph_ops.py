@@ -75,6 +75,25 @@ def _rank(rank: int) -> Callable[[random.Random, Sequence[Shape]], Parameters | 
     return lambda rng, shapes: [] if len(shapes[0]) == rank else None
 
 
+def _along(x: torch.Tensor, dim: int, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """`function` of the first dimension, applied to `dim`; a result of one dimension less has lost it."""
+    result = function(x.transpose(0, dim))
+    return result if result.dim() < x.dim() else result.transpose(0, dim)
+
+
+def _tail_assigned(x: torch.Tensor) -> torch.Tensor:
+    result, half = torch.ones_like(x), x.shape[0] // 2
+    result[-half:] = x[:half]
+    return result
+
+
+def _chunks(x: torch.Tensor) -> torch.Tensor:
+    """Sums up to each position, within chunks of four."""
+    missing = -x.shape[0] % 4
+    padded = torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+    return padded.reshape(-1, 4, *x.shape[1:]).cumsum(1).flatten(0, 1)[: x.shape[0]]
+
+
 def op(name: str, kinds: str, choose: Any, function: Callable[..., Any], smooth: bool = True) -> None:
     OPS[name] = Op(kinds, choose, function, smooth)
 
@@ -178,6 +197,15 @@ op("drop_last", "f", _long_dim, lambda p, x: x.narrow(p[0], 0, x.shape[p[0]] - 1
 op("last_two", "f", _long_dim, lambda p, x: x.narrow(p[0], x.shape[p[0]] - 2, 2))
 op("first_two", "f", _long_dim, lambda p, x: x.narrow(p[0], 0, 2))
 op("half", "f", _long_dim, lambda p, x: x.narrow(p[0], 0, x.shape[p[0]] // 2))
+op("tail", "f", _long_dim, lambda p, x: _along(x, p[0], lambda v: v[-(v.shape[0] // 2) :]))
+op("all_but_tail", "f", _long_dim, lambda p, x: _along(x, p[0], lambda v: v[: -(v.shape[0] // 2)]))
+op("middle", "f", _long_dim, lambda p, x: _along(x, p[0], lambda v: v[v.shape[0] // 2]))
+op("from_middle", "f", _long_dim, lambda p, x: _along(x, p[0], lambda v: v[v.shape[0] // 2 :]))
+op("second_half", "f", _long_dim, lambda p, x: x.chunk(2, p[0])[-1])
+op("roll_half", "f", _long_dim, lambda p, x: x.roll(x.shape[p[0]] // 2, p[0]))
+op("diff", "f", _long_dim, lambda p, x: x.diff(dim=p[0]))
+op("tail_assign", "f", _long_dim, lambda p, x: _along(x, p[0], _tail_assigned))
+op("chunks", "f", _dim, lambda p, x: _along(x, p[0], _chunks))
 op("strided", "f", _long_dim, lambda p, x: x.transpose(0, p[0])[::2].transpose(0, p[0]))
 op("pad", "f", _dim, lambda p, x: torch.constant_pad_nd(x.transpose(p[0], -1), [1, 2], 0.5).transpose(p[0], -1))
 op("repeat", "f", _dim, lambda p, x: torch.cat([x, x.flip(p[0])], p[0]))
