@@ -154,9 +154,9 @@ def judge(rows: dict[str, dict[str, Any]]) -> list[tuple[str, float, float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", default="60", help="batches (60)")
-    parser.add_argument("--layers", default="2")
-    parser.add_argument("--hidden", default="128")
+    parser.add_argument("--steps", default="30", help="batches (30)")
+    parser.add_argument("--layers", default="1")
+    parser.add_argument("--hidden", default="64")
     parser.add_argument("--buckets", default="4", help="at most so many (4)")
     parser.add_argument("--price", type=float, default=2.0, help="seconds that a compilation for fixed sizes takes (2)")
     parser.add_argument("--format", choices=("text", "json"), default="text")
