@@ -169,7 +169,7 @@ std::optional<double> fold_unary(std::string_view name, double x) {
   const double inf = std::numeric_limits<double>::infinity();
   if (name == "neg") return -x;
   if (name == "abs") return std::fabs(x);
-  if (name == "relu") return x > 0 ? x : 0;
+  if (name == "relu") return x < 0 ? 0 : x;  // not a number stays so
   if (name == "square") return x * x;
   if (name == "floor" || name == "ceil" || name == "round" || name == "trunc") {
     if (std::isinf(x) || std::floor(x) == x) return x;
@@ -332,6 +332,13 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
   }
   if (keep_finite().contains(name)) return finite_if(all_finite(s)).in(out);
   return State::anything().in(out);
+}
+
+std::vector<std::string_view> classed_by_state() {
+  std::vector<std::string_view> names;
+  for (const Names* one : {&keep_finite(), &non_negative(), &boolean(), &same_as_operand()})
+    names.insert(names.end(), one->begin(), one->end());
+  return names;
 }
 
 }  // namespace nc::padding

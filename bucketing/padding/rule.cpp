@@ -51,8 +51,9 @@ const RuleTable& rules() {
     add_random_rules(t);
     add_window_rules(t);
     add_collective_rules(t);
-    t.mark_unproven(
-        {"_grouped_mm", "histc", "as_strided", "_fused_rms_norm", "_fused_rms_norm_backward"});
+    t.mark_unproven({"_grouped_mm", "transformers.grouped_mm_fallback",
+                     "transformers.grouped_mm_fallback_backward", "histc", "as_strided",
+                     "_fused_rms_norm", "_fused_rms_norm_backward"});
     return t;
   }();
   return kTable;
@@ -202,6 +203,23 @@ Scalar highest(const Dtype& type) {
   if (type.is_bool()) return true;
   if (type.is_inexact()) return std::numeric_limits<double>::infinity();
   return type.greatest();
+}
+
+State data_of(const Value& v) {
+  return v.uniform ? State::constant(*v.uniform) : v.data;
+}
+
+std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
+  if (x.padded(d)) return std::nullopt;
+  return p.pool().constant(p.size(x, d));
+}
+
+size_t pooled_dims(std::string_view name) {
+  for (const char digit : {'1', '2', '3'}) {
+    if (name.find(std::string("pool") + digit) != std::string_view::npos)
+      return static_cast<size_t>(digit - '0');
+  }
+  refuse("a pooling operator that is not known");
 }
 
 State finite_if(bool yes) {

@@ -146,10 +146,19 @@ Scalar lowest(const Dtype& type);
 Scalar highest(const Dtype& type);
 // Finite if both are.
 State finite_if(bool yes);
+// What the true part may hold.
+State data_of(const Value& v);
+// The size of a dimension without padding, where it is a number.
+std::optional<int64_t> fixed_size(Pass& pass, const Value& x, size_t d);
+// The number of trailing dimensions over which the windows of a pooling operator slide. Refuses
+// operators that are none.
+size_t pooled_dims(std::string_view name);
 // A pointwise operator's result state; empty when the operator is not pointwise.
 std::optional<State> pointwise_state(std::string_view name, std::string_view overload,
                                      const std::vector<State>& operands, const Dtype& out);
 bool is_pointwise(std::string_view name);
+// Pointwise operators of which nothing is said but what they do to signs and finite values.
+std::vector<std::string_view> classed_by_state();
 // Runs what the request declares.
 Results declared(const Call& call, const Declared& rule);
 // The call emitted unchanged on values without padding.

@@ -8,14 +8,6 @@
 namespace nc::padding {
 namespace {
 
-size_t planes(const std::string& name) {
-  for (const char digit : {'1', '2', '3'}) {
-    if (name.find(std::string("pool") + digit) != std::string::npos)
-      return static_cast<size_t>(digit - '0');
-  }
-  refuse("a pooling operator that is not known");
-}
-
 bool padded_plane(const Value& x, size_t count) {
   for (size_t d = x.rank() - count; d < x.rank(); ++d) {
     if (x.padded(d)) return true;
@@ -114,7 +106,7 @@ Layout layout(Pass& p, const Value& v, size_t count, const std::vector<Expr>& si
 Results adaptive(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
-  const size_t count = planes(call.name());
+  const size_t count = pooled_dims(call.name());
   const auto sizes = call.sizes();
   if (x.rank() <= count || sizes.size() != x.rank()) refuse("adaptive pooling of other ranks");
   const State data = finite_if(x.data.is_finite());
@@ -140,7 +132,7 @@ Results adaptive_backward(const Call& call) {
   Pass& p = call.pass();
   Value grad = call.tensor(0);
   const Value x = call.tensor(1);
-  const size_t count = planes(call.name());
+  const size_t count = pooled_dims(call.name());
   const auto sizes = call.sizes();
   if (grad.rank() <= count || sizes.size() != grad.rank())
     refuse("adaptive pooling of other ranks");
@@ -170,7 +162,7 @@ Results adaptive_backward(const Call& call) {
 Results adaptive_maximum(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
-  const size_t count = planes(call.name());
+  const size_t count = pooled_dims(call.name());
   if (x.rank() <= count) refuse("adaptive pooling of other ranks");
   if (padded_plane(x, count)) refuse("adaptive maxima over a padded dimension");
   ArgList args = call.args();
@@ -188,7 +180,7 @@ Results adaptive_maximum_backward(const Call& call) {
   Pass& p = call.pass();
   const Value grad = call.tensor(0);
   const Value x = call.tensor(1);
-  const size_t count = planes(call.name());
+  const size_t count = pooled_dims(call.name());
   if (x.rank() <= count) refuse("adaptive pooling of other ranks");
   if (padded_plane(x, count)) refuse("adaptive maxima over a padded dimension");
   ArgList args = call.args();

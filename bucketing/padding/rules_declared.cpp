@@ -9,10 +9,6 @@
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
 State given(Gives gives, const std::vector<State>& from) {
   const bool finite =
       std::all_of(from.begin(), from.end(), [](const State& s) { return s.is_finite(); });

@@ -24,10 +24,6 @@ Layout head_layout(const Value& x, size_t split, bool keep_tail) {
   return with_states(std::move(dims), [](const State& s) { return finite_if(s.is_finite()); });
 }
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
 // A parameter of the tail, laid out like it, as a tensor of type `wide`.
 Value parameter(Pass& p, Value v, const Value& x, size_t split, const Dtype& wide) {
   if (v.rank() + split != x.rank()) refuse("a parameter of another rank than what is normalized");

@@ -11,10 +11,6 @@ State product(const State& a, const State& b) {
   return a.is_zero() || b.is_zero() ? State::zero() : State::finite();
 }
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
 // A uniform value in the layout of another's dimension.
 void adopt(Pass& p, Value& v, size_t d, const Dim& model) {
   if (!v.uniform || p.product(model) != p.size(v, d)) return;

@@ -56,10 +56,6 @@ double number(const Call& call, size_t at, double otherwise) {
   return s ? to_double(*s) : otherwise;
 }
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
 bool is_input(Pass& p, const Value& v) {
   return v.id >= 0 && v.id < static_cast<int64_t>(p.graph().inputs.size());
 }

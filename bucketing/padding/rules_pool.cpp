@@ -6,15 +6,6 @@
 namespace nc::padding {
 namespace {
 
-// The number of trailing dimensions that windows slide over.
-size_t windows(const std::string& name) {
-  for (const char digit : {'1', '2', '3'}) {
-    if (name.find(std::string("pool") + digit) != std::string::npos)
-      return static_cast<size_t>(digit - '0');
-  }
-  refuse("a pooling operator that is not known");
-}
-
 std::vector<Place> spatial(const Value& x, size_t count) {
   std::vector<Place> places;
   for (const Place& place : x.places()) {
@@ -47,7 +38,7 @@ Layout pooled(const Call& call, const Value& x, size_t result, size_t count, con
 Results average(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
-  const size_t count = windows(call.name());
+  const size_t count = pooled_dims(call.name());
   const auto places = spatial(x, count);
   check(x, places);
   if (!places.empty()) {
@@ -70,7 +61,7 @@ Results average_backward(const Call& call) {
   Pass& p = call.pass();
   Value grad = call.tensor(0);
   const Value x = call.tensor(1);
-  const size_t count = windows(call.name());
+  const size_t count = pooled_dims(call.name());
   const auto places = spatial(x, count);
   check(x, places);
   if (!places.empty() && call.boolean(5, false))
@@ -135,7 +126,7 @@ Results maximum(const Call& call) {
   Value x = call.tensor(0);
   // Offsets inside of windows, or positions in the plane.
   const bool offsets = call.name() == "_low_memory_max_pool_with_offsets";
-  const size_t count = offsets ? call.integers(1).size() : windows(call.name());
+  const size_t count = offsets ? call.integers(1).size() : pooled_dims(call.name());
   const auto places = spatial(x, count);
   check_maximum(x, count, places, call.boolean(5, false));
   const State before = x.any();
@@ -174,7 +165,7 @@ Results maximum_backward(const Call& call) {
   Pass& p = call.pass();
   Value grad = call.tensor(0);
   const Value x = call.tensor(1);
-  const size_t count = windows(call.name());
+  const size_t count = pooled_dims(call.name());
   check_maximum(x, count, spatial(x, count), call.boolean(6, false));
   grad = p.need(grad, int64_t{0});
   const Value where = safe_index(p, call.tensor(7), std::nullopt);

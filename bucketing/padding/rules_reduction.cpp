@@ -55,10 +55,6 @@ Layout remaining(const Value& x, const Reduced& r, F state) {
   return dims;
 }
 
-State data_of(const Value& x) {
-  return x.uniform ? State::constant(*x.uniform) : x.data;
-}
-
 // What a sum of such elements may be.
 State summed(const State& s) {
   return s.is_zero() ? s : s.weakened();

@@ -6,10 +6,6 @@
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
 // Padding lies behind the true part, so what runs forward has not seen it yet. In a merged
 // dimension it lies between true parts and must be neutral.
 Results cumulative(const Call& call) {

@@ -9,15 +9,6 @@
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
-std::optional<int64_t> fixed_size(Pass& p, const Value& x, size_t d) {
-  if (x.padded(d)) return std::nullopt;
-  return p.pool().constant(p.size(x, d));
-}
-
 // How updates are put together with what is there.
 enum class Mode : uint8_t { kOverwrite, kAdd, kMaximum, kMinimum, kMultiply, kMean };
 

@@ -7,10 +7,6 @@
 namespace nc::padding {
 namespace {
 
-State data_of(const Value& v) {
-  return v.uniform ? State::constant(*v.uniform) : v.data;
-}
-
 // Values and positions; elements that are equal keep their order.
 int64_t sorted(Pass& p, const Value& x, size_t d, bool descending) {
   return p.emit_several("aten.sort.stable", 2, {Pass::ref(x)},
