@@ -52,8 +52,8 @@ const Verb* find_verb(std::string_view name);
 std::span<const OptionSpec> global_options();
 
 extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVerifyVerb, kPinVerb,
-    kUnpinVerb, kExportVerb, kImportVerb, kDaemonStartVerb, kDaemonStopVerb, kDaemonRestartVerb,
-    kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb, kDoctorVerb,
-    kPlanShowVerb, kPlanSimulateVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
+    kUnpinVerb, kExportVerb, kImportVerb, kMaterializeVerb, kDaemonStartVerb, kDaemonStopVerb,
+    kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
+    kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "client/cli/foreign_import.hpp"
+#include "client/cli/foreign_layout.hpp"
 #include "client/cli/importer.hpp"
 #include "client/cli/output.hpp"
 #include "client/cli/session.hpp"
@@ -11,6 +13,8 @@ namespace nc::cli {
 namespace {
 
 Result<int> run(Context& context) {
+  if (const auto layout = context.option("from"))
+    return import_foreign(context, *layout, context.option("FILE").value_or(""));
   std::error_code ec;
   const std::string path =
       std::filesystem::absolute(context.option("FILE").value_or(""), ec).lexically_normal();
@@ -70,22 +74,31 @@ Result<int> run(Context& context) {
 }
 
 constexpr ArgumentSpec kArguments[] = {
-    {"FILE", "A file that `neuroncache export` wrote.", true, false, ""}};
+    {"FILE", "A file that `neuroncache export` wrote; with --from, a directory.", true, false, ""}};
+constexpr OptionSpec kOptions[] = {
+    {"from", "LAYOUT", "Take over the cache of another tool.", kLayoutNames}};
 
 }  // namespace
 
 extern constinit const Verb kImportVerb{
     .name = "import",
-    .summary = "Take in the entries of an exported file.",
+    .summary = "Take in the entries of an exported file, or of another cache.",
     .details =
         "What is in the store already is skipped, so an import that was interrupted is gone on "
         "with by running it again. A\n"
         "damaged file is refused at the first wrong byte; whole entries before it are kept.\n\n"
+        "With --from, FILE is the directory of another tool's cache: of native TorchNeuron\n"
+        "(neff-cache) or of libneuronxla (neuron-cache). Failed, locked and unfinished compiles "
+        "are\n"
+        "left out and named. These caches do not say all that went into a compile, so the entries\n"
+        "are kept under the names they have there and are laid out again by `materialize`.\n\n"
         "What an entry holds is loaded and run by the programs that use it: import only files from "
         "people you trust.",
     .arguments = kArguments,
-    .options = {},
-    .examples = "neuroncache import llama.ncb",
+    .options = kOptions,
+    .examples =
+        "neuroncache import llama.ncb\n"
+        "neuroncache import --from neuron-cache /var/tmp/neuron-compile-cache",
     .run = run};
 
 }  // namespace nc::cli

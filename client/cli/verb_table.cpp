@@ -13,12 +13,18 @@ constexpr OptionSpec kGlobal[] = {
 };
 
 const Verb* const kTable[] = {
-    &kStatsVerb,         &kLsVerb,           &kShowVerb,         &kMissesVerb,
-    &kPruneVerb,         &kVerifyVerb,       &kPinVerb,          &kUnpinVerb,
-    &kExportVerb,        &kImportVerb,       &kDaemonStartVerb,  &kDaemonStopVerb,
-    &kDaemonRestartVerb, &kDaemonStatusVerb, &kConfigShowVerb,   &kConfigSetVerb,
-    &kConfigExplainVerb, &kPlanShowVerb,     &kPlanSimulateVerb, &kDoctorVerb,
-    &kCompletionVerb,    &kVersionVerb,      &kHelpVerb,
+    &kStatsVerb,        &kLsVerb,
+    &kShowVerb,         &kMissesVerb,
+    &kPruneVerb,        &kVerifyVerb,
+    &kPinVerb,          &kUnpinVerb,
+    &kExportVerb,       &kImportVerb,
+    &kMaterializeVerb,  &kDaemonStartVerb,
+    &kDaemonStopVerb,   &kDaemonRestartVerb,
+    &kDaemonStatusVerb, &kConfigShowVerb,
+    &kConfigSetVerb,    &kConfigExplainVerb,
+    &kPlanShowVerb,     &kPlanSimulateVerb,
+    &kDoctorVerb,       &kCompletionVerb,
+    &kVersionVerb,      &kHelpVerb,
 };
 
 }  // namespace

@@ -1,0 +1,179 @@
+#include "client/cli/foreign_import.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+#include "client/cli/foreign_layout.hpp"
+#include "client/cli/output.hpp"
+#include "client/cli/session.hpp"
+#include "client/codec.hpp"
+
+namespace nc::cli {
+namespace {
+
+struct Totals {
+  std::uint64_t imported = 0;
+  std::uint64_t present = 0;
+  std::uint64_t blobs = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::string host_name() {
+  const auto name = real_filesystem().read_all("/proc/sys/kernel/hostname", 256);
+  return name.ok() ? name->substr(0, name->find('\n')) : "";
+}
+
+// "neuronxcc-2.20" -> "neuronx-cc 2.20", as entries that the wrapper builds have it.
+std::string compiler_text(const ForeignPlace& place) {
+  if (place.layout == Layout::kNeffCache) return "neuronx-cc (version not recorded)";
+  return "neuronx-cc " + place.compiler.substr(place.compiler.find('-') + 1);
+}
+
+client::EntryManifest manifest_of(const ForeignEntry& entry, const ActionKey& key) {
+  client::EntryManifest manifest;
+  manifest.key = key;
+  manifest.kind = "neff";
+  manifest.label = entry.place.name;
+  manifest.compiler = compiler_text(entry.place);
+  manifest.created_ms = system_clock().wall_ms();
+  manifest.producer = {host_name(), ::getpid(), "neuroncache import", NC_VERSION};
+  manifest.parts = entry.place.parts();
+  manifest.meta = {
+      {"layout", std::string(layout_name(entry.place.layout))},
+      {"place", entry.place.path()},
+      {"not_known", entry.place.layout == Layout::kNeffCache
+                        ? "graph, flags, compiler and environment: the layout keeps only the key"
+                        : "the compiler's package and the environment of the compile"},
+  };
+  return manifest;
+}
+
+class ForeignImporter {
+ public:
+  explicit ForeignImporter(client::Client& client) : client_(client) {}
+
+  // An error is the daemon's or ours; what is wrong with the files goes into `skipped`.
+  Status take(const ForeignEntry& entry, std::vector<ForeignSkip>& skipped) {
+    NC_ASSIGN(const ActionKey key, action_key(entry.place.parts()));
+    auto there = client_.manifest(key);
+    if (there.ok()) {
+      ++totals_.present;
+      return {};
+    }
+    if (!there.is(Code::kNotFound)) return std::move(there).error();
+    client::EntryManifest manifest = manifest_of(entry, key);
+    for (const auto& [name, path] : entry.files) {
+      auto output = upload(name, path);
+      // Somebody else writes to it, or takes it away.
+      if (output.is(Code::kNotFound) || output.is(Code::kDenied) ||
+          output.is(Code::kDigestMismatch) || output.is(Code::kConflict)) {
+        skipped.push_back({entry.place.path(), output.error().message});
+        return {};
+      }
+      if (!output.ok()) return std::move(output).error();
+      manifest.outputs.push_back(std::move(*output));
+    }
+    NC_ASSIGN(const bool published,
+              client_.commit_import(key, client::codec::manifest_text(manifest)));
+    ++(published ? totals_.imported : totals_.present);
+    return {};
+  }
+
+  const Totals& totals() const { return totals_; }
+
+ private:
+  Result<client::OutputInfo> upload(const std::string& name, const std::string& path) {
+    NC_ASSIGN(const FileInfo before, real_filesystem().stat(path));
+    client::Client::UploadOptions options;
+    options.may_compress = name != kNeffOutput;  // a NEFF is served by its path
+    NC_ASSIGN(const client::Client::Uploaded uploaded, client_.upload_file(path, options));
+    NC_ASSIGN(const FileInfo after, real_filesystem().stat(path));
+    if (before.size != uploaded.size || after.size != before.size || after.inode != before.inode ||
+        after.mtime_ms != before.mtime_ms) {
+      return Error{Code::kConflict, path + " changed while it was read", "import it again"};
+    }
+    if (!uploaded.existed) {
+      ++totals_.blobs;
+      totals_.bytes += uploaded.size;
+    }
+    return client::OutputInfo{name, uploaded.digest, uploaded.size, 0644};
+  }
+
+  client::Client& client_;
+  Totals totals_;
+};
+
+void report(const Context& context, std::string_view layout, const std::string& root,
+            std::size_t entries, const Totals& t, const std::vector<ForeignSkip>& skipped) {
+  switch (context.format()) {
+    case Format::kText:
+      print(fmt::format("Imported {} ({}, {}); {} there already.\n",
+                        counted(static_cast<double>(t.imported), "entry", "entries"),
+                        counted(static_cast<double>(t.blobs), "blob", "blobs"),
+                        format_size(t.bytes),
+                        counted(static_cast<double>(t.present), "was", "were")));
+      for (const ForeignSkip& skip : skipped)
+        print(fmt::format("Left out: {} {}\n", printable(skip.path), printable(skip.reason)));
+      break;
+    case Format::kJson: {
+      bj::array left_out;
+      for (const ForeignSkip& skip : skipped)
+        left_out.push_back(bj::object{{"path", skip.path}, {"reason", skip.reason}});
+      print_json(bj::object{{"layout", layout},
+                            {"directory", root},
+                            {"entries", entries},
+                            {"imported", t.imported},
+                            {"present", t.present},
+                            {"blobs", t.blobs},
+                            {"bytes", t.bytes},
+                            {"skipped", std::move(left_out)}});
+      break;
+    }
+    case Format::kTab:
+      print(fmt::format(
+          "directory\tlayout\tentries\timported\tpresent\tblobs\tbytes\tskipped\n{}\t{}\t{}\t{}\t{}"
+          "\t{}\t{}\t{}\n",
+          printable(root), layout, entries, t.imported, t.present, t.blobs, t.bytes,
+          skipped.size()));
+      break;
+  }
+}
+
+}  // namespace
+
+Result<int> import_foreign(Context& context, const std::string& layout, const std::string& where) {
+  NC_ASSIGN(const Layout from, parse_layout(layout));
+  if (where.starts_with("s3://")) {
+    return Error{Code::kInvalid, fmt::format("{} is not a directory of this machine", where),
+                 fmt::format("fetch it first: aws s3 sync {} DIR; then import DIR", where)};
+  }
+  std::error_code ec;
+  const std::string root = std::filesystem::absolute(where, ec).lexically_normal();
+  // Before a daemon is started: what is no such cache is refused at once.
+  NC_ASSIGN(ForeignScan scan, scan_layout(from, root));
+  NC_ASSIGN(Session session, Session::open(context, Session::Need::kChange));
+  ForeignImporter importer(session.client());
+  {
+    Progress progress("importing");
+    std::uint64_t done = 0;
+    for (const ForeignEntry& entry : scan.entries) {
+      Status taken = importer.take(entry, scan.skipped);
+      if (!taken.ok()) {
+        Error error = std::move(taken).error().context(entry.place.path());
+        error.action += error.action.empty() ? "run the same command again: it skips what is there"
+                                             : "; then run the same command again";
+        return error;
+      }
+      progress.update(++done, scan.entries.size(), entry.place.name);
+    }
+  }
+  const Totals& totals = importer.totals();
+  report(context, layout, root, scan.entries.size(), totals, scan.skipped);
+  return totals.imported + totals.present > 0 ? kOk : kFailed;
+}
+
+}  // namespace nc::cli

@@ -1,0 +1,148 @@
+"""import --from and materialize: the caches of Neuron's own stacks, in and out again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_support import Home, action_key
+
+KEY = "ab12" + "0123456789abcdef" + "0123456789ab"
+COMPILER = "neuronxcc-2.20.9961.0+0acef03a"
+MODULE = "MODULE_15217443871946382034+d7cde3b5"
+NAMED = "MODULE_" + "0123456789abcdef0123" + "+39f12043"
+
+
+def put(path: Path, content: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def neff_cache(root: Path) -> Path:
+    put(root / "ab" / "12" / f"{KEY}.neff", b"NEFF one" * 20_000)
+    put(root / "cd" / "34" / f"cd34{'0' * 28}.neff", b"NEFF two")
+    put(root / "cd" / "34" / f"cd34{'1' * 28}.neff")  # empty
+    put(root / "cd" / "34" / ".tmp.x7Gh2K", b"half")
+    put(root / "cd" / "34" / f"ee34{'1' * 28}.neff", b"elsewhere")
+    put(root / "cd" / "34" / "notes.neff", b"?")
+    put(root / "locks" / f"{KEY}.lock")
+    return root
+
+
+def module(root: Path, name: str, **files: bytes) -> Path:
+    directory = root / COMPILER / name
+    directory.mkdir(parents=True)
+    for file, content in files.items():
+        put(
+            directory / {"hlo": "model.hlo_module.pb", "flags": "compile_flags.json"}.get(file, f"model.{file}"),
+            content,
+        )
+    return directory
+
+
+def neuron_cache(root: Path) -> Path:
+    module(root, MODULE, hlo=b"HLO" * 100, flags=b'["--model-type=transformer"]', neff=b"NEFF" * 30_000, done=b"")
+    module(root, NAMED, hlo=b"HLO2", flags=b"[]", neff=b"NEFF small", done=b"")
+    module(root, "MODULE_1+d41d8cd9", hlo=b"HLO", log=b"error")
+    module(root, "MODULE_2+d41d8cd9", hlo=b"HLO", neff=b"N", done=b"")
+    put(root / COMPILER / "MODULE_2+d41d8cd9" / "model.hlo_module.pb.lock")
+    module(root, "MODULE_3+d41d8cd9", hlo=b"HLO", neff=b"", done=b"")
+    module(root, "MODULE_4+d41d8cd9", hlo=b"HLO", neff=b"NE")
+    module(root, "MODULE_5+d41d8cd9", hlo=b"HLO")
+    module(root, "MODULE_x+y", neff=b"N", done=b"")
+    put(root / COMPILER / "0_REGISTRY" / "a.json", b"{}")
+    return root
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_neff_cache_in_and_out(home: Home, tmp_path: Path) -> None:
+    cache = neff_cache(tmp_path / "cache")
+    document = home.json("import-from", "import", "--from", "neff-cache", str(cache))
+    assert document["entries"] == document["imported"] == 2 and document["present"] == 0
+    reasons = {Path(skip["path"]).name: skip["reason"] for skip in document["skipped"]}
+    assert set(reasons) == {f"cd34{'1' * 28}.neff", ".tmp.x7Gh2K", f"ee34{'1' * 28}.neff", "notes.neff"}
+    assert reasons[f"cd34{'1' * 28}.neff"] == "is empty"
+    key = action_key([("door", "neff-cache 1"), ("key", KEY)])
+    shown = home.json("show", "show", key)
+    assert shown["manifest"]["meta"]["place"] == f"ab/12/{KEY}.neff"
+    assert "compiler" in shown["manifest"]["meta"]["not_known"]
+    assert home.json("import-from", "import", "--from", "neff-cache", str(cache))["present"] == 2
+
+    laid = tmp_path / "laid"
+    document = home.json("materialize", "materialize", "--layout", "neff-cache", str(laid))
+    assert document["written"] == 2 and document["skipped"] == []
+    assert tree(laid) == {name: data for name, data in tree(cache).items() if name in tree(laid)}
+    assert set(tree(laid)) == {f"ab/12/{KEY}.neff", f"cd/34/cd34{'0' * 28}.neff"}
+
+
+def test_neuron_cache_in_and_out(home: Home, tmp_path: Path) -> None:
+    cache = neuron_cache(tmp_path / "cache")
+    document = home.json("import-from", "import", "--from", "neuron-cache", str(cache))
+    assert document["entries"] == document["imported"] == 2
+    reasons = {Path(skip["path"]).name: skip["reason"] for skip in document["skipped"]}
+    assert "failed" in reasons.pop("MODULE_1+d41d8cd9")
+    assert "locked" in reasons.pop("MODULE_2+d41d8cd9")
+    assert "empty" in reasons.pop("MODULE_3+d41d8cd9")
+    assert "not finished" in reasons.pop("MODULE_4+d41d8cd9")
+    assert "not compiled" in reasons.pop("MODULE_5+d41d8cd9")
+    assert "named" in reasons.pop("MODULE_x+y")
+    assert not reasons
+    listed = home.json("ls", "ls", "--compiler", "neuronx-cc 2.20.9961.0+0acef03a")["entries"]
+    assert {entry["label"] for entry in listed} == {MODULE, NAMED} and {entry["kind"] for entry in listed} == {"neff"}
+
+    laid = tmp_path / "laid"
+    assert home.json("materialize", "materialize", "--layout", "neuron-cache", str(laid))["written"] == 2
+    sound = {name: data for name, data in tree(cache).items() if f"/{MODULE}/" in name or f"/{NAMED}/" in name}
+    assert tree(laid) == sound and len(sound) == 8
+
+
+def test_what_is_there_stays(home: Home, tmp_path: Path) -> None:
+    cache = neuron_cache(tmp_path / "cache")
+    home.ok("import", "--from", "neuron-cache", str(cache))
+    laid = tmp_path / "laid"
+    put(laid / COMPILER / MODULE / "model.neff", b"mine")
+    put(laid / COMPILER / MODULE / "model.done")
+    put(laid / COMPILER / NAMED / "model.hlo_module.pb.lock")
+    ran = home.run("materialize", "--layout", "neuron-cache", str(laid))
+    assert ran.status == 1 and "stay" in ran.out and "locked" in ran.out
+    assert (laid / COMPILER / MODULE / "model.neff").read_bytes() == b"mine"
+    assert not (laid / COMPILER / NAMED / "model.neff").exists()
+    (laid / COMPILER / NAMED / "model.hlo_module.pb.lock").unlink()
+    put(laid / COMPILER / NAMED / "model.log", b"an earlier failure")
+    document = home.json("materialize", "materialize", "--layout", "neuron-cache", str(laid))
+    assert document["written"] == 1
+    assert (laid / COMPILER / NAMED / "model.neff").read_bytes() == b"NEFF small"
+    assert not (laid / COMPILER / NAMED / "model.log").exists()
+    assert home.json("materialize", "materialize", "--layout", "neuron-cache", str(laid))["present"] == 1
+
+
+def test_a_write_to_what_was_laid_out_does_not_reach_the_store(home: Home, tmp_path: Path) -> None:
+    home.ok("import", "--from", "neff-cache", str(neff_cache(tmp_path / "cache")))
+    laid = tmp_path / "laid"
+    home.ok("materialize", "--layout", "neff-cache", str(laid))
+    (laid / "ab" / "12" / f"{KEY}.neff").write_bytes(b"overwritten")
+    assert home.json("verify", "verify")["bad"] == []
+    shutil.rmtree(laid)
+    home.ok("materialize", "--layout", "neff-cache", str(laid))
+    assert (laid / "ab" / "12" / f"{KEY}.neff").read_bytes() == b"NEFF one" * 20_000
+
+
+@pytest.mark.parametrize("layout", ["neff-cache", "neuron-cache"])
+def test_what_cannot_be_imported(home: Home, tmp_path: Path, layout: str) -> None:
+    (tmp_path / "empty").mkdir()
+    put(tmp_path / "file", b"x")
+    home.fails(2, "import", "--from", layout, str(tmp_path / "empty"))
+    home.fails(1, "import", "--from", layout, str(tmp_path / "absent"))
+    assert home.run("import", "--from", layout, str(tmp_path / "file")).status != 0
+    ran = home.fails(2, "import", "--from", layout, "s3://bucket/cache")
+    assert "aws s3 sync s3://bucket/cache" in ran.err
+    assert home.daemons() == []  # refused before anything is started
+    home.fails(2, "import", "--from", "other", str(tmp_path))
+    home.fails(2, "materialize", str(tmp_path / "out"))
+    home.fails(1, "materialize", "--layout", layout, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
