@@ -324,10 +324,33 @@ def symbol_sources(shape_env: Any, symbol: Any) -> list[str]:
 
 
 def min_cut_partition(joint: Any, inputs: Sequence[Any], **keywords: Any) -> tuple[Any, Any]:
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._functorch import partitioners
 
-    forward, backward = min_cut_rematerialization_partition(joint, inputs, **keywords)
+    # Attention without dropout is tagged as random. Where a checkpoint computes it again, torch would save and restore a random
+    # state that nothing draws from, by operators of higher order that no static compiler knows.
+    original = partitioners.has_recomputable_rng_ops
+
+    def draws(gm: Any) -> bool:
+        return bool(original(gm)) and any(_draws_again(node, partitioners.must_recompute) for node in gm.graph.nodes)
+
+    # Dynamo's compile lock keeps other compilations from seeing this.
+    partitioners.has_recomputable_rng_ops = draws
+    try:
+        forward, backward = partitioners.min_cut_rematerialization_partition(joint, inputs, **keywords)
+    finally:
+        partitioners.has_recomputable_rng_ops = original
     return forward, backward
+
+
+def _draws_again(node: Any, computed_again: Callable[[Any], bool]) -> bool:
+    """Whether a node of a joint graph draws random numbers and is computed once more for the backward graph."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()) or not computed_again(node):
+        return False
+    for index, argument in enumerate(node.target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", argument.default_value)
+            return bool(given != 0)
+    return True
 
 
 def joint_graph_passes(gm: Any) -> Any:
@@ -488,6 +511,8 @@ def _probe() -> str | None:
         ("torch._inductor.config", "_config"),
         ("torch._functorch.config", "force_non_lazy_backward_lowering"),
         ("torch._inductor.output_code", "OutputCode"),
+        ("torch._functorch.partitioners", "has_recomputable_rng_ops"),
+        ("torch._functorch.partitioners", "must_recompute"),
         ("torch._dynamo.symbolic_convert", "TensorifyState"),
         (_AOT_CACHE, "AOTAutogradCache"),
         (_AOT_CACHE, "create_fx_config"),

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from bucketing_tools import StaticBackend, ToolEngine, bucketed, entries, padding_tool
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from torch.utils.checkpoint import checkpoint
 
 VOCABULARY = 50
 
@@ -123,6 +125,51 @@ def test_a_loop_over_chunks_is_padded_within_its_number_of_chunks(engine: ToolEn
         stats = neuroncache.stats()
         assert not stats["refusals"] and not stats["errors"] and not stats["bypass_reasons"], stats
         assert len(backend.graphs) <= 7, "11 lengths of one and of two chunks"
+
+
+def test_blocks_that_are_computed_again_for_the_backward(engine: ToolEngine) -> None:
+    """Attention is tagged as random; without dropout no random state has to be kept for it."""
+
+    class Checkpointed(Block):
+        def attend(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(mixed.transpose(1, 2).flatten(2))
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+            x = x + checkpoint(self.attend, x, use_reentrant=False)
+            return x + checkpoint(lambda v: self.down(F.gelu(self.up(v))), x, use_reentrant=False)
+
+    torch.manual_seed(0)
+    model, backend = Checkpointed(16, 2).double(), StaticBackend()
+    with bucketed(backend, engine, strict=True) as name:
+        compiled = torch.compile(model, backend=name)
+        for shape in ((3, 5), (2, 9), (4, 7), (3, 12)):
+            results = []
+            x = torch.randn(*shape, 16, dtype=torch.float64)
+            for function in (compiled, model):
+                model.zero_grad()
+                given = x.clone().requires_grad_()
+                function(given).square().mean().backward()
+                results.append([given.grad, *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+            torch.testing.assert_close(*results)
+        stats = neuroncache.stats()
+        assert not stats["refusals"] and not stats["bypass_reasons"] and stats["buckets"] >= 2
+
+
+def test_an_operator_of_higher_order_is_refused_by_name(engine: ToolEngine) -> None:
+    def function(x: torch.Tensor) -> Any:
+        q = x.unsqueeze(1)
+        return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + (i - j) * 0.1)
+
+    backend = StaticBackend()
+    with bucketed(backend, engine) as name:
+        compiled = torch.compile(function, backend=name, dynamic=True)
+        for length in (5, 9):
+            x = torch.randn(2, length, 16)
+            torch.testing.assert_close(compiled(x), torch.compile(function, backend="eager")(x))
+        (refusal,) = {(refusal["op"], refusal["reason"]) for refusal in neuroncache.stats()["refusals"]}
+        assert "flex_attention" in " ".join(refusal), refusal
 
 
 def test_labels_that_do_not_fit_run_at_their_exact_shape(engine: ToolEngine) -> None:
