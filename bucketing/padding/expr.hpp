@@ -45,8 +45,10 @@ class ExprPool {
   Expr max(Expr a, Expr b);
   Expr min(Expr a, Expr b);
 
-  // From the wire. Empty when it is no expression; what is well formed but unknown becomes opaque.
-  std::optional<Expr> parse(const boost::json::value& value);
+  // From the wire, with the symbols of `rename` replaced. Empty when it is no expression; what is
+  // well formed but unknown becomes opaque.
+  std::optional<Expr> parse(const boost::json::value& value,
+                            const std::map<std::string, Expr>& rename = {});
   boost::json::value to_json(Expr e) const;
   std::string text(Expr e) const;  // for messages
 

@@ -217,15 +217,20 @@ bool ExprPool::nonnegative(Expr e) const {
   return least && *least >= 0;
 }
 
-std::optional<Expr> ExprPool::parse(const json::value& value) {
+std::optional<Expr> ExprPool::parse(const json::value& value,
+                                    const std::map<std::string, Expr>& rename) {
+  // Renamed here and not afterwards: what is known of sizes simplifies expressions as they are
+  // made, and must be that of the right symbols.
   struct Parser {
     ExprPool& pool;
+    const std::map<std::string, Expr>& rename;
     std::optional<Expr> run(const json::value& v, int depth) {
       if (depth > kMaxDepth) return std::nullopt;
       if (const auto* i = v.if_int64()) return pool.integer(*i);
       if (const auto* s = v.if_string()) {
         if (s->empty()) return std::nullopt;
-        return pool.symbol(std::string_view(*s));
+        const auto other = rename.find(std::string(*s));
+        return other == rename.end() ? pool.symbol(std::string_view(*s)) : other->second;
       }
       const auto* list = v.if_array();
       if (list == nullptr || list->empty() || !list->front().is_string()) return std::nullopt;
@@ -263,7 +268,7 @@ std::optional<Expr> ExprPool::parse(const json::value& value) {
       return pool.opaque(std::string(op), std::move(args));
     }
   };
-  return Parser{*this}.run(value, 0);
+  return Parser{*this, rename}.run(value, 0);
 }
 
 json::value ExprPool::atom_json(const Atom& a) const {

@@ -61,10 +61,10 @@ class Reader {
 };
 
 Result<Expr> Reader::expr(const json::value& v) {
-  const auto parsed = pool_.parse(v);
+  const auto parsed = pool_.parse(v, rename_);
   if (!parsed)
     return invalid(fmt::format("{} is no size expression", json::serialize(v).substr(0, 200)));
-  return rename_.empty() ? *parsed : pool_.substitute(*parsed, rename_);
+  return *parsed;
 }
 
 Result<std::vector<Expr>> Reader::exprs(const json::value* v) {

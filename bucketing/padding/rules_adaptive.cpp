@@ -158,41 +158,6 @@ Results adaptive_backward(const Call& call) {
                       call.type(), data));
 }
 
-// (x, sizes) -> values, positions; windows of a plane without padding.
-Results adaptive_maximum(const Call& call) {
-  Pass& p = call.pass();
-  const Value x = call.tensor(0);
-  const size_t count = pooled_dims(call.name());
-  if (x.rank() <= count) refuse("adaptive pooling of other ranks");
-  if (padded_plane(x, count)) refuse("adaptive maxima over a padded dimension");
-  ArgList args = call.args();
-  args[0] = Pass::ref(x);
-  const int64_t first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
-  const State state = finite_if(x.any().is_finite());
-  return {p.result(first, layout(p, x, count, call.sizes(0), state), call.type(0),
-                   finite_if(x.data.is_finite())),
-          p.result(first + 1, layout(p, x, count, call.sizes(1), State::finite()), call.type(1),
-                   State::finite())};
-}
-
-// (grad, x, positions)
-Results adaptive_maximum_backward(const Call& call) {
-  Pass& p = call.pass();
-  const Value grad = call.tensor(0);
-  const Value x = call.tensor(1);
-  const size_t count = pooled_dims(call.name());
-  if (x.rank() <= count) refuse("adaptive pooling of other ranks");
-  if (padded_plane(x, count)) refuse("adaptive maxima over a padded dimension");
-  ArgList args = call.args();
-  args[0] = Pass::ref(grad);
-  args[1] = Pass::ref(x);
-  args[2] = Pass::ref(safe_index(p, call.tensor(2), std::nullopt));
-  const State state = finite_if(grad.any().is_finite());
-  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
-                      with_states(x.dims, [&](const State&) { return state; }), call.type(),
-                      finite_if(grad.data.is_finite())));
-}
-
 }  // namespace
 
 void add_adaptive_rules(RuleTable& table) {
@@ -200,10 +165,6 @@ void add_adaptive_rules(RuleTable& table) {
             "windows of the true size, as weights; elements outside of them count 0");
   table.add({"_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"}, adaptive_backward,
             "windows of the true size, as weights; elements outside of them get 0");
-  table.add({"adaptive_max_pool2d", "adaptive_max_pool3d"}, adaptive_maximum,
-            "planes without padding, one by one");
-  table.add({"adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"},
-            adaptive_maximum_backward, "planes without padding, one by one");
 }
 
 }  // namespace nc::padding

@@ -178,6 +178,56 @@ Results maximum_backward(const Call& call) {
                       call.type(), finite_if(grad.data.is_finite())));
 }
 
+// (x, sizes) -> values, positions. A window over all of a padded dimension is one over its true
+// part, as padding is the lowest value; smaller windows would begin elsewhere.
+Results adaptive_maximum(const Call& call) {
+  Pass& p = call.pass();
+  Value x = call.tensor(0);
+  const size_t count = pooled_dims(call.name());
+  const auto places = spatial(x, count);
+  const auto sizes = call.sizes();
+  check_maximum(x, count, places, false);
+  if (sizes.size() != x.rank()) refuse("adaptive pooling of other ranks");
+  for (size_t d = x.rank() - count; d < x.rank(); ++d) {
+    if (p.is_padded(sizes[d])) refuse("adaptive pooling to a size that varies");
+    if (x.padded(d) && !p.pool().is_constant(sizes[d], 1))
+      refuse("adaptive maxima of several windows over a padded dimension");
+  }
+  const State before = x.any();
+  x = p.need(x, lowest(x.dtype), places);
+  ArgList args = call.args();
+  args[0] = Pass::ref(x);
+  const int64_t first = p.emit_several(call.op(), 2, std::move(args), call.kwargs());
+  Layout values;
+  Layout positions;
+  const State padding = places.empty() ? finite_if(before.is_finite()) : State::anything();
+  for (size_t d = 0; d < x.rank(); ++d) {
+    const Layout own = {d + count < x.rank() ? x.dims[d] : p.prefix_dim(sizes[d], State::finite())};
+    values.push_back(with_states(own, [&](const State&) { return padding; })[0]);
+    positions.push_back(with_states(own, [](const State&) { return State::finite(); })[0]);
+  }
+  return {p.result(first, std::move(values), call.type(0), finite_if(x.data.is_finite())),
+          p.result(true_positions(p, first + 1, x, count), std::move(positions), call.type(1),
+                   State::finite())};
+}
+
+// (grad, x, positions)
+Results adaptive_maximum_backward(const Call& call) {
+  Pass& p = call.pass();
+  const Value x = call.tensor(1);
+  const size_t count = pooled_dims(call.name());
+  check_maximum(x, count, spatial(x, count), false);
+  const Value grad = p.need(call.tensor(0), int64_t{0});
+  const Value where = safe_index(p, call.tensor(2), std::nullopt);
+  ArgList args = call.args();
+  args[0] = Pass::ref(grad);
+  args[1] = Pass::ref(x);
+  args[2] = Pass::ref(padded_positions(p, where.id, x, count));
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()),
+                      with_states(x.dims, [](const State&) { return State::finite(); }),
+                      call.type(), finite_if(grad.data.is_finite())));
+}
+
 }  // namespace
 
 void add_pool_rules(RuleTable& table) {
@@ -193,6 +243,10 @@ void add_pool_rules(RuleTable& table) {
             "positions count in true sizes");
   table.add({"max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"},
             maximum_backward, "gradients of windows that do not exist are 0");
+  table.add({"adaptive_max_pool2d", "adaptive_max_pool3d"}, adaptive_maximum,
+            "padding is the lowest value; positions count in true sizes");
+  table.add({"adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"},
+            adaptive_maximum_backward, "gradients go to true positions");
 }
 
 }  // namespace nc::padding

@@ -204,6 +204,26 @@ TEST(PaddingEngine, SizesThatAreKnownAreNumbers) {
   }
 }
 
+TEST(PaddingEngine, WhatIsKnownHoldsForForwardSymbolsWhateverTheBackwardGraphCallsThem) {
+  // s0 // 2 is 1 in the forward graph; the backward graph calls that size s1, and the other one s0.
+  const std::string forward =
+      graph({input(tensor(R"("s0","s1",8)")),
+             node("aten.mul.Tensor", R"({"v":0},2)", tensor(R"("s0","s1",8)")), R"({"v":1})"},
+            "forward");
+  const std::string half = R"(["//","s0",2])";  // of the second dimension of the input
+  const std::string backward =
+      graph({input(tensor(R"("s1","s0",8)"), "tangent"),
+             node("aten.slice.Tensor", R"({"v":0},1,0,{"e":)" + half + "},1",
+                  tensor(R"("s1",)" + half + ",8")),
+             R"({"v":1})"},
+            "backward");
+  const js::value a = ask(
+      forward, R"(,"backward":)" + backward +
+                   R"(,"link":{"symbols":[1,0],"tangents":[[0,0]]},"known":[[)" + half + ",1]]");
+  ASSERT_TRUE(a.as_object().contains("backward")) << text(a);
+  EXPECT_TRUE(has(a.at("backward"), R"(["//","s1",2])")) << text(a.at("backward"));
+}
+
 TEST(PaddingEngine, TheSameRequestHasTheSameAnswer) {
   const std::string g =
       graph({kX, node("aten._softmax.default", R"({"v":0},1,false)", tensor(R"("s0","s1",8)")),
