@@ -66,4 +66,8 @@ def test_lowering_that_never_ends_is_ended(memory: int, seconds: int, message: s
 def lowered(function: Callable[..., Any], *inputs: torch.Tensor) -> lowering.Lowered:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    return lowering.lower(make_fx(lambda *given: (function(*given),), tracing_mode="fake")(*inputs), "graph")
+    def flat(*given: torch.Tensor) -> tuple[Any, ...]:
+        results = function(*given)
+        return tuple(results) if isinstance(results, tuple) else (results,)
+
+    return lowering.lower(make_fx(flat, tracing_mode="fake")(*inputs), "graph")
