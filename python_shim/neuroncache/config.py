@@ -69,7 +69,8 @@ _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
 _OTHERS = frozenset(
     """read_only max_bytes max_entries min_free max_blob namespace_quota failure_ttl lease_ttl orphan_grace compression
     build_memory build_cores build_memory_guess build_timeout cancel_unwanted
-    io_threads disk_threads max_connections request_timeout idle_exit drain log_file config""".split()
+    io_threads disk_threads max_connections request_timeout idle_exit drain log_file config
+    real_cc progress retry_failed""".split()
 )
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

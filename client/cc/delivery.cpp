@@ -1,0 +1,144 @@
+#include "client/cc/delivery.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/clock.hpp"
+#include "base/filesystem.hpp"
+#include "base/unique_fd.hpp"
+
+namespace nc::cc {
+namespace {
+
+Status write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error(errno, "cannot write", path);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Status copy_by_hand(int from, int to, const Placement& source, const std::string& path) {
+  constexpr std::size_t kStep = 1 << 20;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kStep);
+  for (;;) {
+    const ssize_t n = ::read(from, buffer.get(), kStep);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error(errno, "cannot read", source.path);
+    if (n == 0) return {};
+    NC_TRY(write_all(to, {buffer.get(), static_cast<std::size_t>(n)}, path));
+  }
+}
+
+Status copy(const Placement& source, std::uint64_t size, int to, const std::string& path) {
+  if (source.path.empty()) return write_all(to, source.bytes, path);
+  const UniqueFd from(::open(source.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!from.valid())
+    return Error{Code::kNotFound, fmt::format("the stored file {} is gone", source.path), ""};
+  if (::ioctl(to, FICLONE, from.get()) == 0) return {};
+  std::uint64_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::copy_file_range(from.get(), nullptr, to, nullptr, size - done, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::uint64_t>(n);
+  }
+  return copy_by_hand(from.get(), to, source, path);
+}
+
+// Where writing to `path` would end up.
+std::string target_of(const std::string& path) {
+  std::array<char, PATH_MAX> buffer;
+  if (::realpath(path.c_str(), buffer.data()) != nullptr) return buffer.data();
+  // A dangling link: the file that it names comes into being.
+  std::string target = path;
+  for (int i = 0; i < 16; ++i) {
+    const ssize_t n = ::readlink(target.c_str(), buffer.data(), buffer.size());
+    if (n <= 0 || n == static_cast<ssize_t>(buffer.size())) break;
+    const std::string next(buffer.data(), static_cast<std::size_t>(n));
+    const std::size_t slash = target.rfind('/');
+    target = next.starts_with('/') || slash == std::string::npos
+                 ? next
+                 : target.substr(0, slash + 1) + next;
+  }
+  return target;
+}
+
+struct Aside {
+  UniqueFd fd;
+  std::string path;
+};
+
+Result<Aside> open_aside(const std::string& target) {
+  const std::size_t slash = target.rfind('/');
+  const std::string directory = slash == std::string::npos ? "" : target.substr(0, slash + 1);
+  int error = 0;
+  for (int i = 0; i < 100; ++i) {
+    Aside aside;
+    aside.path = fmt::format("{}.neuroncache-{}-{:x}", directory, ::getpid(),
+                             static_cast<std::uint64_t>(system_clock().monotonic_ms()) + i);
+    aside.fd = UniqueFd(::open(aside.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (aside.fd.valid()) return aside;
+    error = errno;
+    if (error != EEXIST) break;
+  }
+  return errno_error(error, "cannot write into the directory of", target);
+}
+
+Status write_in_place(const Placement& from, std::uint64_t size, const std::string& target,
+                      int flags) {
+  const UniqueFd fd(::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, 0666));
+  if (!fd.valid()) return errno_error(errno, "cannot write", target);
+  return copy(from, size, fd.get(), target);
+}
+
+}  // namespace
+
+Status place(const Placement& from, std::uint64_t size, const std::string& destination) {
+  const std::string target = target_of(destination);
+  struct stat s {};
+  const bool exists = ::stat(target.c_str(), &s) == 0;
+  if (exists && S_ISDIR(s.st_mode)) return errno_error(EISDIR, "cannot write", destination);
+  if (exists && !S_ISREG(s.st_mode)) return write_in_place(from, size, target, 0);
+  if (exists && ::access(target.c_str(), W_OK) != 0)
+    return errno_error(errno, "cannot write", destination);
+  auto aside = open_aside(target);
+  if (!aside.ok()) {
+    // A directory that takes no new files may hold one that may be written.
+    if (!exists) return std::move(aside).error();
+    return write_in_place(from, size, target, O_TRUNC);
+  }
+  Status done = copy(from, size, aside->fd.get(), destination);
+  struct stat made {};
+  if (done.ok() && (::fstat(aside->fd.get(), &made) != 0 ||
+                    static_cast<std::uint64_t>(made.st_size) != size))
+    done = Error{Code::kIo, fmt::format("{} came out with a wrong size", destination), ""};
+  if (done.ok() && exists) ::fchmod(aside->fd.get(), s.st_mode & 07777);
+  if (done.ok() && ::rename(aside->path.c_str(), target.c_str()) != 0)
+    done = errno_error(errno, "cannot write", destination);
+  if (!done.ok()) ::unlink(aside->path.c_str());
+  return done;
+}
+
+Status place_log(std::string_view bytes, const std::string& destination, bool append) {
+  return write_in_place({"", bytes}, bytes.size(), destination,
+                        O_CREAT | (append ? O_APPEND : O_TRUNC));
+}
+
+}  // namespace nc::cc
