@@ -14,7 +14,7 @@ constexpr std::size_t kMaxWords = 100'000;
 
 struct Word {
   std::string text;
-  bool typed = true;  // on the command line itself, not in a response file
+  bool typed = true;      // on the command line itself, not in a response file
   std::size_t index = 0;  // of the argument that it is or came from
 };
 
@@ -47,8 +47,7 @@ class Parser {
 
   Command take(std::span<const std::string> arguments) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (i >= dropped_.size() || !dropped_[i])
-        command_.compiler_arguments.push_back(arguments[i]);
+      if (i >= dropped_.size() || !dropped_[i]) command_.compiler_arguments.push_back(arguments[i]);
     }
     return std::move(command_);
   }
@@ -154,7 +153,8 @@ class Parser {
   }
 
   void settle() {
-    if (!flags_only_ && !have_command_) pass_through("no_command");
+    if (settled_ && command_.kind == Command::Kind::kPassThrough) return;
+    if (!flags_only_ && !have_command_) return pass_through("no_command");
     if (!flags_only_ && command_.inputs.empty()) {
       for (auto it = doubtful_.rbegin(); it != doubtful_.rend(); ++it) {
         const auto place = command_.unknown.begin() + static_cast<std::ptrdiff_t>(*it);
@@ -240,8 +240,7 @@ Command parse_flags_variable(std::string_view text, const Surroundings& surround
     return same != command.flags.end() && same->second == flag.second;
   });
   // Whole runs only: the order of unknown words may matter.
-  if (!flags.unknown.empty() &&
-      !std::ranges::search(command.unknown, flags.unknown).empty()) {
+  if (!flags.unknown.empty() && !std::ranges::search(command.unknown, flags.unknown).empty()) {
     flags.unknown.clear();
     flags.unknown_files.clear();
   }

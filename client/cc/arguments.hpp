@@ -32,8 +32,8 @@ struct Command {
   std::string output = "file.neff";
   std::string logfile = "log-neuron-cc.txt";
   std::map<std::string, std::string> flags;  // canonical name -> the right-most value; in the key
-  std::vector<std::string> unknown;          // words of flags that the table does not have, in order
-  std::vector<std::string> unknown_files;    // of these words, those that name files
+  std::vector<std::string> unknown;        // words of flags that the table does not have, in order
+  std::vector<std::string> unknown_files;  // of these words, those that name files
   bool retry_failed = false;
   std::vector<std::string> compiler_arguments;  // what the real compiler gets
 };

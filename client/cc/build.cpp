@@ -25,6 +25,8 @@ namespace {
 
 constexpr int kTimeoutStatus = 124;  // as timeout(1) has it
 constexpr std::uint64_t kMaxLog = 16 << 20;
+constexpr int kMaxMemoryRetries = 2;
+constexpr Millis kAdmissionStepMs = 2'000;
 
 struct Seen {
   bool exists = false;
@@ -99,15 +101,52 @@ class Build {
       : session_(session), client_(client), lease_(lease) {}
 
   int run() {
-    auto result = compile();
-    if (!result.ok()) {
-      ignore_error(client_.release(lease_), "the lease ends with this process");
-      return become_compiler(session_);  // which says best why it cannot be run
+    for (int retries = 0;; ++retries) {
+      ask_for_room();
+      auto result = compile();
+      if (!result.ok()) {
+        ignore_error(client_.release(lease_), "the lease ends with this process");
+        return become_compiler(session_);  // which says best why it cannot be run
+      }
+      const LogFile::Written log = log_->written();
+      const client::FailReport failure =
+          result->well() ? client::FailReport{} : classify(*result, log.text);
+      if (failure.failure_class != "out_of_memory" || retries == kMaxMemoryRetries || !admission_)
+        return finish(*result, log, failure);
+      prepare_retry(*result);
     }
-    return finish(*result);
   }
 
  private:
+  // Waits until the host has room for the compiler. A daemon that cannot say leaves it to us.
+  void ask_for_room() {
+    request_.compiler = "neuronx-cc " + session_.identity.version();
+    request_.input_bytes = session_.action.input_bytes;
+    request_.wait_ms = kAdmissionStepMs;
+    WaitingLines lines(session_.settings.text("progress"));
+    auto admission =
+        client_.admit_and_wait(lease_, request_, 0, [&](const client::Admission& waiting) {
+          lines.show(waiting);
+          return true;
+        });
+    admission_.reset();
+    if (admission.ok() && admission->state == client::Admission::State::kAdmitted)
+      admission_ = *admission;
+  }
+
+  // The same once more, with nothing beside it and more room.
+  void prepare_retry(const ChildResult& result) {
+    keeper_.reset();
+    gate_.reset();
+    const std::uint64_t had = std::max(admission_->reserved_bytes, result.peak_rss_bytes);
+    request_.minimum_bytes = had + had / 2;
+    request_.alone = true;
+    say(fmt::format(
+        "the compiler was killed for want of memory (it had taken {}); once more, alone, "
+        "with {} set aside",
+        format_size(result.peak_rss_bytes), format_size(request_.minimum_bytes)));
+  }
+
   Result<ChildResult> compile() {
     log_.emplace(session_.command.logfile);
     before_ = look(session_.command.output);
@@ -117,8 +156,10 @@ class Build {
     spec.program = session_.compiler.path;
     spec.argv = session_.compiler_argv();
     spec.env = session_.compiler_env();
-    spec.timeout_ms =
-        static_cast<Millis>(session_.settings.seconds("build_timeout") * 1000);
+    if (admission_) {
+      keeper_->set_admission(*admission_);
+      spec.timeout_ms = admission_->build_timeout_ms;
+    }
     auto result = run_child(spec, *gate_);
     if (!result.ok()) {
       keeper_.reset();
@@ -127,13 +168,13 @@ class Build {
     return result;
   }
 
-  int finish(const ChildResult& result) {
-    const LogFile::Written log = log_->written();
+  int finish(const ChildResult& result, const LogFile::Written& log,
+             const client::FailReport& failure) {
     if (result.well()) {
       const Status stored = publish(result, log);
       if (!stored.ok()) say("the output was not stored: " + stored.error().text());
     } else {
-      report_failure(result, log);
+      report_failure(result, failure);
     }
     keeper_.reset();
     client_.disconnect();
@@ -216,10 +257,10 @@ class Build {
     return {};
   }
 
-  void report_failure(const ChildResult& result, const LogFile::Written& log) {
-    const client::FailReport report = classify(result, log.text);
-    if (result.timed_out) say(fmt::format("the compiler was stopped: {}", report.message));
-    const auto told = client_.fail(lease_, report);
+  void report_failure(const ChildResult& result, client::FailReport failure) {
+    failure.peak_rss_bytes = result.peak_rss_bytes;
+    if (result.timed_out) say(fmt::format("the compiler was stopped: {}", failure.message));
+    const auto told = client_.fail(lease_, failure);
     if (!told.ok()) say("the failure was not recorded: " + told.error().text());
   }
 
@@ -244,6 +285,8 @@ class Build {
   const client::Lease& lease_;
   std::optional<LogFile> log_;
   Seen before_;
+  client::AdmissionRequest request_;
+  std::optional<client::Admission> admission_;
   std::optional<SignalGate> gate_;
   std::optional<client::LeaseKeeper> keeper_;
 };

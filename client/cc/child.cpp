@@ -203,9 +203,8 @@ class Run {
   }
 
   void wait(int timeout_ms) {
-    std::array<pollfd, 3> fds{{{gate_.fd(), POLLIN, 0},
-                               {out_.from.get(), POLLIN, 0},
-                               {err_.from.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> fds{
+        {{gate_.fd(), POLLIN, 0}, {out_.from.get(), POLLIN, 0}, {err_.from.get(), POLLIN, 0}}};
     if (::poll(fds.data(), fds.size(), std::max(timeout_ms, 1)) <= 0) return;
     if (fds[1].revents != 0 && !out_.pump()) out_.from.reset();
     if (fds[2].revents != 0 && !err_.pump()) err_.from.reset();
@@ -229,8 +228,8 @@ class Run {
     rusage usage{};
     if (::wait4(pid_, &status, WNOHANG, &usage) != pid_) return;
     ended_ = true;
-    result_.peak_rss_bytes = std::max(result_.peak_rss_bytes,
-                                      static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
+    result_.peak_rss_bytes =
+        std::max(result_.peak_rss_bytes, static_cast<std::uint64_t>(usage.ru_maxrss) * 1024);
     if (WIFSIGNALED(status)) result_.signal = WTERMSIG(status);
     if (WIFEXITED(status)) result_.exit_code = WEXITSTATUS(status);
   }

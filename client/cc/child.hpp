@@ -49,7 +49,8 @@ struct ChildResult {
   std::string out, err;  // what it wrote, the middle cut out beyond a few MiB
   std::uint64_t peak_rss_bytes = 0;
   Millis wall_ms = 0;
-  bool oom_kill = false;  // the kernel killed something for want of memory meanwhile (or it is not known)
+  bool oom_kill =
+      false;  // the kernel killed something for want of memory meanwhile (or it is not known)
 
   bool well() const { return signal == 0 && exit_code == 0 && !timed_out; }
 };

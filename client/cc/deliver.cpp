@@ -65,8 +65,7 @@ Status place_fetched(client::Client& client, const client::BlobPlace& blob,
 
 Status place_neff(client::Client& client, const client::BlobPlace& blob,
                   const std::string& destination) {
-  if (blob.inline_bytes)
-    return place({"", *blob.inline_bytes}, blob.output.size, destination);
+  if (blob.inline_bytes) return place({"", *blob.inline_bytes}, blob.output.size, destination);
   if (!blob.path.empty()) {
     Status placed = place({blob.path, {}}, blob.output.size, destination);
     if (!placed.is(Code::kNotFound)) return placed;
@@ -100,9 +99,8 @@ Status deliver(const Session& session, client::Client& client, const client::Acq
   NC_TRY(place_neff(client, *neff->second, session.command.output));
   if (blobs.contains(kLog)) {
     const auto appends = hit.manifest.meta.find(kLogAppends);
-    const Status logged =
-        place_log(texts[kLog], session.command.logfile,
-                  appends != hit.manifest.meta.end() && appends->second == "1");
+    const Status logged = place_log(texts[kLog], session.command.logfile,
+                                    appends != hit.manifest.meta.end() && appends->second == "1");
     if (!logged.ok()) say(logged.error().message);
   }
   print(STDOUT_FILENO, texts[kStdout]);
@@ -114,7 +112,8 @@ int replay(const Session& session, const client::FailureInfo& failure) {
   const Streams streams = split_streams(failure.log);
   print(STDOUT_FILENO, streams.out);
   print(STDERR_FILENO, streams.err);
-  say(fmt::format("this is the failure of {} again, the compiler was not run; "
+  say(
+      fmt::format("this is the failure of {} again, the compiler was not run; "
                   "NEURONCACHE_RETRY_FAILED=1 or --retry_failed_compilation tries anew (key {})",
                   time_text(failure.created_ms), session.action.key.hex().substr(0, 12)));
   const auto status = static_cast<int>(failure.exit_code);

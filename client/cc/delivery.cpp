@@ -126,8 +126,8 @@ Status place(const Placement& from, std::uint64_t size, const std::string& desti
   }
   Status done = copy(from, size, aside->fd.get(), destination);
   struct stat made {};
-  if (done.ok() && (::fstat(aside->fd.get(), &made) != 0 ||
-                    static_cast<std::uint64_t>(made.st_size) != size))
+  if (done.ok() &&
+      (::fstat(aside->fd.get(), &made) != 0 || static_cast<std::uint64_t>(made.st_size) != size))
     done = Error{Code::kIo, fmt::format("{} came out with a wrong size", destination), ""};
   if (done.ok() && exists) ::fchmod(aside->fd.get(), s.st_mode & 07777);
   if (done.ok() && ::rename(aside->path.c_str(), target.c_str()) != 0)

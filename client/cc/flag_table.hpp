@@ -14,7 +14,7 @@ enum class InKey { kYes, kNo };
 enum class Role { kPlain, kOutput, kLogfile, kRetry, kNoCache };
 
 struct FlagSpec {
-  std::string_view spelling;  // as on the command line: "--lnc", "-O"
+  std::string_view spelling;   // as on the command line: "--lnc", "-O"
   std::string_view canonical;  // spellings of one option share it; the right-most of them wins
   Takes takes;
   InKey in_key;

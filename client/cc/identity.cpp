@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kMaxRecord = 64 << 20;
 constexpr std::string_view kFormat = "neuroncache-compiler-1";
 // They may lead a program to other code.
-constexpr std::string_view kPathVariables[] = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
+constexpr std::string_view kPathVariables[] = {"PYTHONPATH",   "PYTHONHOME",      "VIRTUAL_ENV",
                                                "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD"};
 
 std::string stamp(const std::string& path) {
@@ -47,8 +47,7 @@ std::string_view variable(std::span<const std::string> env, std::string_view nam
 // What the kept answer depends on, but for the package's record.
 std::string question(const RealCompiler& compiler, std::span<const std::string> env) {
   std::vector<std::string> words{compiler.path, compiler.resolved, stamp(compiler.resolved)};
-  for (const std::string_view name : kPathVariables)
-    words.emplace_back(variable(env, name));
+  for (const std::string_view name : kPathVariables) words.emplace_back(variable(env, name));
   return quote_words(words);
 }
 
@@ -102,9 +101,9 @@ struct Kept {
 
 // Lines "name word": quoted, so that texts with several lines fit.
 std::string kept_text(const std::string& asked, const Kept& kept) {
-  const std::vector<std::string> words{std::string(kFormat), asked, kept.identity.version_text,
-                                       kept.identity.package, kept.record,
-                                       kept.record.empty() ? "" : stamp(kept.record)};
+  const std::vector<std::string> words{
+      std::string(kFormat),  asked,       kept.identity.version_text,
+      kept.identity.package, kept.record, kept.record.empty() ? "" : stamp(kept.record)};
   return quote_words(words);
 }
 
@@ -165,9 +164,8 @@ std::string record_digest(std::string_view record) {
     begin = end + 1;
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::string_view name = line.substr(0, line.find(','));
-    const bool of_installer =
-        name.find(".dist-info/") != std::string_view::npos && !name.ends_with("/METADATA") &&
-        !name.ends_with("/WHEEL");
+    const bool of_installer = name.find(".dist-info/") != std::string_view::npos &&
+                              !name.ends_with("/METADATA") && !name.ends_with("/WHEEL");
     if (line.empty() || name.starts_with("..") || name.ends_with(".pyc") || of_installer) continue;
     lines.push_back(line);
   }

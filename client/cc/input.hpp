@@ -23,7 +23,7 @@ struct InputFile {
 };
 
 struct Input {
-  std::string text;               // for the key: form, digest, suffix of the name
+  std::string text;  // for the key: form, digest, suffix of the name
   std::uint64_t bytes = 0;
   std::vector<InputFile> files;  // all that were read
 };

@@ -69,8 +69,7 @@ Result<Action> make_action(const Command& command, const Command& flags_variable
 }
 
 std::string machine_name() {
-  for (const char* path : {"/sys/devices/virtual/dmi/id/product_name",
-                           "/proc/device-tree/model"}) {
+  for (const char* path : {"/sys/devices/virtual/dmi/id/product_name", "/proc/device-tree/model"}) {
     constexpr std::uint64_t kLimit = 4096;
     const auto text = real_filesystem().read_all(path, kLimit);
     if (!text.ok()) continue;

@@ -1,9 +1,9 @@
 // The processes below one, as /proc has them.
 #include <dirent.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <charconv>
-#include <unistd.h>
 
 #include <fmt/format.h>
 

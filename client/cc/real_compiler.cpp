@@ -141,8 +141,7 @@ Result<RealCompiler> find_real_compiler(const std::string& setting, const std::s
   if (!chain.tried.empty())
     return Error{Code::kConflict, "neuronx-cc leads back to itself, and PATH has no other",
                  "set NEURONCACHE_REAL_CC to the neuronx-cc of the Neuron SDK"};
-  return Error{Code::kNotFound,
-               "there is no neuronx-cc on PATH but the wrapper of neuroncache",
+  return Error{Code::kNotFound, "there is no neuronx-cc on PATH but the wrapper of neuroncache",
                "install the Neuron compiler, or set NEURONCACHE_REAL_CC to its path"};
 }
 

@@ -14,8 +14,8 @@
 namespace nc::cc {
 
 struct Session {
-  std::string self;               // the wrapper's own file
-  std::vector<std::string> env;   // as the caller gave it
+  std::string self;              // the wrapper's own file
+  std::vector<std::string> env;  // as the caller gave it
   Settings settings;
   RealCompiler compiler;
   std::string chain;  // "NAME=value" for what is started

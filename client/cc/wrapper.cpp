@@ -73,10 +73,10 @@ void choose_daemon(Session& session) {
 Status find_compiler(Session& session) {
   const Chain chain = Chain::parse(variable(session.env, kChainVariable));
   std::string setting = session.settings.text("real_cc");
-  NC_ASSIGN(session.compiler, find_real_compiler(setting, variable(session.env, "PATH"),
-                                                 session.self, chain));
-  session.chain = fmt::format("{}={}", kChainVariable,
-                              extend(chain, session.self, session.compiler).format());
+  NC_ASSIGN(session.compiler,
+            find_real_compiler(setting, variable(session.env, "PATH"), session.self, chain));
+  session.chain =
+      fmt::format("{}={}", kChainVariable, extend(chain, session.self, session.compiler).format());
   return {};
 }
 

@@ -54,6 +54,7 @@ std::span<const OptionSpec> global_options();
 extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVerifyVerb, kPinVerb,
     kUnpinVerb, kExportVerb, kImportVerb, kMaterializeVerb, kDaemonStartVerb, kDaemonStopVerb,
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
-    kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
+    kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kCompletionVerb,
+    kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

@@ -23,6 +23,7 @@ const Verb* const kTable[] = {
     &kDaemonStatusVerb, &kConfigShowVerb,
     &kConfigSetVerb,    &kConfigExplainVerb,
     &kPlanShowVerb,     &kPlanSimulateVerb,
+    &kEnableVerb,       &kDisableVerb,
     &kDoctorVerb,       &kCompletionVerb,
     &kVersionVerb,      &kHelpVerb,
 };

@@ -45,6 +45,7 @@ try:
 except OSError as error:
     sys.exit(f"neuroncached: cannot run {program}: {error.strerror}; install neuroncache again")
 """
+TARGETS = ("neuroncached", "neuroncache", "nc_neuronx_cc")
 ENTRY_POINTS = "[torch.backends]\nneuroncache = neuroncache._autoload:install\n"
 Settings = dict[str, Any] | None
 
@@ -83,20 +84,20 @@ def programs(settings: Settings) -> dict[str, bytes]:
     build = ROOT / given if given else ROOT / "build"
     if not given:
         subprocess.run(["cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build)], check=True)
-        subprocess.run(["cmake", "--build", str(build), "--target", "neuroncached", "neuroncache"], check=True)
+        subprocess.run(["cmake", "--build", str(build), "--target", *TARGETS], check=True)
     found: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("neuroncached", "neuroncache"):
-            program = build / "bin" / name
+        for name in ("bin/neuroncached", "bin/neuroncache", "libexec/neuronx-cc"):
+            program = build / name
             if not program.exists():
                 raise RuntimeError(f"{program} is not there; run ./x build")
-            stripped = Path(scratch) / name
+            stripped = Path(scratch) / program.name
             strip = shutil.which("strip")
             if strip:
                 subprocess.run([strip, "-o", str(stripped), str(program)], check=True)
             else:
                 shutil.copyfile(program, stripped)
-            found[name] = stripped.read_bytes()
+            found[program.name] = stripped.read_bytes()
     return found
 
 
@@ -112,6 +113,8 @@ def contents(settings: Settings) -> dict[str, tuple[bytes, int]]:
         raise RuntimeError(f"{PACKAGE} holds no package")
     native = programs(settings)
     files["neuroncache/bin/neuroncached"] = (native["neuroncached"], 0o755)
+    # In a directory of its own, which goes first on PATH; `../bin/neuroncached` is its daemon.
+    files["neuroncache/libexec/neuronx-cc"] = (native["neuronx-cc"], 0o755)
     files[f"{base}.data/scripts/neuroncache"] = (native["neuroncache"], 0o755)
     files[f"{base}.data/scripts/neuroncached"] = (DAEMON_SCRIPT.encode(), 0o755)
     files["neuroncache.pth"] = (PTH.encode(), 0o644)

@@ -45,7 +45,9 @@ def test_what_does_not_matter_makes_none(home: Home) -> None:
     assert (home.work / "l.txt").exists()
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["list-operators", "--framework", "XLA"], [], ["frobnicate"]])
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["list-operators", "--framework", "XLA"], [], ["frobnicate"]]
+)
 def test_other_commands_are_the_compilers_own(home: Home, words: list[str]) -> None:
     through = home.run(*words)
     direct = home.run(*words, program=str(STUB / "neuronx-cc"))

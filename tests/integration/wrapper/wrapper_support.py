@@ -57,6 +57,7 @@ class Home:
             "NEURONCACHE_DIR": str(self.store),
             "NEURONCACHE_SOCKET": str(directory / "run" / "daemon.sock"),
             "NEURONCACHE_CONNECT_TIMEOUT": "60s",
+            "NEURONCACHE_BUILD_MEMORY_GUESS": "16MiB",
             "STUB_LOG": str(self.log),
             "LC_ALL": "C.UTF-8",
         }
@@ -64,7 +65,9 @@ class Home:
             self.env["X_TEST_RUN"] = marker
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def input(self, name: str = "model.hlo_module.pb", data: bytes = b"an HLO module", where: Path | None = None) -> str:
+    def input(
+        self, name: str = "model.hlo_module.pb", data: bytes = b"an HLO module", where: Path | None = None
+    ) -> str:
         path = (where or self.work) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -88,7 +91,9 @@ class Home:
         out, err = process.communicate(timeout=120)
         return Ran(process.returncode, out, err)
 
-    def compile(self, *more: str | bytes, output: str | bytes = "out.neff", source: str | bytes | None = None, **rest: Any) -> Ran:
+    def compile(
+        self, *more: str | bytes, output: str | bytes = "out.neff", source: str | bytes | None = None, **rest: Any
+    ) -> Ran:
         """The command as most callers give it."""
         words: list[str | bytes] = ["compile", source or self.input(), "--framework", "XLA", "--target", "trn2"]
         return self.run(*words, *more, "--output", output, **rest)
@@ -100,7 +105,11 @@ class Home:
 
     def cli(self, *words: str) -> Any:
         done = subprocess.run(
-            [str(BIN / "neuroncache"), *words, "--format", "json"], env=self.env, capture_output=True, text=True, timeout=120
+            [str(BIN / "neuroncache"), *words, "--format", "json"],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

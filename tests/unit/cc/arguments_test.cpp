@@ -77,14 +77,14 @@ TEST(Arguments, FormsOfTheCallers) {
 }
 
 TEST(Arguments, WhatIsNoCompileIsPassedThrough) {
-  const std::map<std::string, std::string> reasons{{"", "no_command"},
-                                                   {"--target=trn1", "no_command"},
-                                                   {"--version", "version"},
-                                                   {"compile in.pb --help", "help"},
-                                                   {"-h", "help"},
-                                                   {"list-operators --framework XLA",
-                                                    "other_command"},
-                                                   {"compile --framework XLA", "no_input"}};
+  const std::map<std::string, std::string> reasons{
+      {"", "no_command"},
+      {"--target=trn1", "no_command"},
+      {"--version", "version"},
+      {"compile in.pb --help", "help"},
+      {"-h", "help"},
+      {"list-operators --framework XLA", "other_command"},
+      {"compile --framework XLA", "no_input"}};
   for (const auto& [line, reason] : reasons) {
     const Command c = parse(line);
     EXPECT_EQ(c.kind, Kind::kPassThrough) << line;
@@ -112,8 +112,8 @@ TEST(Arguments, PlacesAndNoiseAreLeftOut) {
 }
 
 TEST(Arguments, FlagsOfTheOtherWrapperAreNotPassedOn) {
-  const Command c = parse(
-      "compile in --cache_dir=/c --cache_dir /d --retry_failed_compilation --output out");
+  const Command c =
+      parse("compile in --cache_dir=/c --cache_dir /d --retry_failed_compilation --output out");
   EXPECT_EQ(c.kind, Kind::kCompile);
   EXPECT_TRUE(c.retry_failed);
   EXPECT_EQ(c.compiler_arguments, (Words{"compile", "in", "--output", "out"}));

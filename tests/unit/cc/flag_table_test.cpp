@@ -22,7 +22,9 @@ TEST(FlagTable, EveryRowIsWhole) {
     EXPECT_EQ(f.takes == Takes::kNothing, !f.implied.empty()) << f.spelling;
     EXPECT_EQ(find_flag(f.spelling), &f);
     for (const FlagSpec& other : flag_table()) {
-      if (other.canonical == f.canonical) EXPECT_EQ(other.in_key, f.in_key) << f.spelling;
+      if (other.canonical == f.canonical) {
+        EXPECT_EQ(other.in_key, f.in_key) << f.spelling;
+      }
     }
   }
 }
@@ -32,9 +34,9 @@ TEST(FlagTable, OnlyWhatIsReviewedIsLeftOut) {
   for (const FlagSpec& f : flag_table()) {
     if (f.in_key == InKey::kNo) out.insert(f.spelling);
   }
-  EXPECT_EQ(out, (std::set<std::string_view>{
-                     "--output", "--logfile", "--verbose", "--workdir", "--cache_dir",
-                     "--no_cache", "--retry_failed_compilation", "--log_level"}));
+  EXPECT_EQ(out, (std::set<std::string_view>{"--output", "--logfile", "--verbose", "--workdir",
+                                             "--cache_dir", "--no_cache",
+                                             "--retry_failed_compilation", "--log_level"}));
 }
 
 TEST(VariableTable, TheLongestRowDecides) {

@@ -49,7 +49,7 @@ class Key : public testing::Test {
 };
 
 TEST_F(Key, ShuffledFlagsAreOneKey) {
-  Words flags{"--framework=XLA", "--target=trn2",   "--lnc=2",       "-O1",
+  Words flags{"--framework=XLA",  "--target=trn2",  "--lnc=2",      "-O1",
               "--auto-cast=none", "--native-int64", "--verbose=35", "--output=/x/y.neff"};
   const std::string expected = key_of(command(input_, flags));
   std::mt19937 random(3);
@@ -65,11 +65,10 @@ TEST_F(Key, ShuffledFlagsAreOneKey) {
 
 TEST_F(Key, SpellingsAreOneKey) {
   const std::string expected = key_of(command(input_, {"-O1", "--lnc=2", "--target", "trn1"}));
-  for (const Words& flags :
-       {Words{"--optlevel=1", "--logical-nc-config=2", "--target=trn1"},
-        Words{"-O", "1", "--lnc", "2", "--target", "trn1"},
-        Words{"-O3", "--optlevel", "1", "--lnc", "1", "--logical-nc-config", "2", "--target=inf2",
-              "--target=trn1"}})
+  for (const Words& flags : {Words{"--optlevel=1", "--logical-nc-config=2", "--target=trn1"},
+                             Words{"-O", "1", "--lnc", "2", "--target", "trn1"},
+                             Words{"-O3", "--optlevel", "1", "--lnc", "1", "--logical-nc-config",
+                                   "2", "--target=inf2", "--target=trn1"}})
     EXPECT_EQ(key_of(command(input_, flags)), expected);
 }
 
@@ -111,7 +110,8 @@ TEST_F(Key, EveryChangeIsAnotherKey) {
   keys.insert(with({"--disable-mixed-precision-accumulation"}));
   keys.insert(with({"--unknown"}));
   keys.insert(with({"--unknown=\xff"}));
-  keys.insert(key_of(command(input_, {"--target=trn2", "--auto-cast=none", "--eta=1", "--zeta=1"})));
+  keys.insert(
+      key_of(command(input_, {"--target=trn2", "--auto-cast=none", "--eta=1", "--zeta=1"})));
   keys.insert(key_of(command(scratch_.write("x.pb", "an HLO modulE"), base)));
   keys.insert(key_of(command(scratch_.write("x.mlir", "an HLO module"), base)));
   keys.insert(with({input_}));  // twice
