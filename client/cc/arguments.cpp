@@ -240,7 +240,9 @@ Command parse_flags_variable(std::string_view text, const Surroundings& surround
     return same != command.flags.end() && same->second == flag.second;
   });
   // Whole runs only: the order of unknown words may matter.
-  if (!flags.unknown.empty() && !std::ranges::search(command.unknown, flags.unknown).empty()) {
+  const auto run = std::search(command.unknown.begin(), command.unknown.end(),
+                               flags.unknown.begin(), flags.unknown.end());
+  if (!flags.unknown.empty() && run != command.unknown.end()) {
     flags.unknown.clear();
     flags.unknown_files.clear();
   }
