@@ -70,9 +70,8 @@ void choose_daemon(Session& session) {
   if (::access(near.c_str(), X_OK) == 0) session.client_options.daemon_path = near;
 }
 
-Status find_compiler(Session& session) {
+Status find_compiler(Session& session, const std::string& setting) {
   const Chain chain = Chain::parse(variable(session.env, kChainVariable));
-  std::string setting = session.settings.text("real_cc");
   NC_ASSIGN(session.compiler,
             find_real_compiler(setting, variable(session.env, "PATH"), session.self, chain));
   session.chain =
@@ -94,19 +93,21 @@ class Run {
     const auto on = switched_on(session_.env);
     auto settings = Settings::load(real_filesystem(), session_.env, {});
     std::string trouble;
+    std::string real_cc = variable(session_.env, "NEURONCACHE_REAL_CC");
     if (settings.ok()) {
       session_.settings = *std::move(settings);
+      real_cc = session_.settings.text("real_cc");
     } else {
-      trouble = settings.error().text();
-      session_.settings = *Settings::load(real_filesystem(), without_settings(), {});
+      trouble = settings.error().text();  // only the compiler's place counts then
     }
-    if (Status found = find_compiler(session_); !found.ok()) return fail(found.error());
+    if (Status found = find_compiler(session_, real_cc); !found.ok()) return fail(found.error());
     session_.command.compiler_arguments.assign(argv_.begin() + (argv_.empty() ? 0 : 1),
                                                argv_.end());
     if (nested || (on.ok() && !*on)) return become_compiler(session_);
-    if (!trouble.empty()) return without_cache(trouble);
     parse();
     if (session_.command.kind == Command::Kind::kPassThrough) return become_compiler(session_);
+    if (!trouble.empty()) return without_cache(trouble);
+    if (session_.settings.boolean("retry_failed")) session_.command.retry_failed = true;
     session_.client_options = client::ClientOptions::from(session_.settings);
     session_.client_options.request_timeout_ms =
         std::min(session_.client_options.request_timeout_ms, kAnswerMs);
@@ -117,14 +118,6 @@ class Run {
   }
 
  private:
-  // Only the compiler's place counts when the settings are broken, and the environment may say it.
-  std::vector<std::string> without_settings() const {
-    std::vector<std::string> env;
-    const std::string real = variable(session_.env, "NEURONCACHE_REAL_CC");
-    if (real.starts_with('/')) env.push_back("NEURONCACHE_REAL_CC=" + real);
-    return env;
-  }
-
   void parse() {
     const Surroundings world = real_surroundings();
     Command& command = session_.command;
@@ -132,7 +125,6 @@ class Run {
     if (command.kind == Command::Kind::kPassThrough) return;
     flags_variable_ =
         parse_flags_variable(variable(session_.env, "NEURON_CC_FLAGS"), world, command);
-    if (session_.settings.boolean("retry_failed")) command.retry_failed = true;
   }
 
   int without_cache(const std::string& why) {

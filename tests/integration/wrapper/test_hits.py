@@ -74,6 +74,13 @@ def test_a_broken_setting_is_said_and_the_compiler_runs(home: Home) -> None:
     assert (home.work / "out.neff").exists()
 
 
+def test_a_broken_settings_file_is_said_and_the_compiler_runs(home: Home) -> None:
+    file = home.dir / "config.toml"
+    file.write_text("this is no TOML")
+    ran = home.compile(NEURONCACHE_CONFIG=str(file))
+    assert ran.status == 0 and len(ran.ours) == 1 and "config.toml" in ran.ours[0]
+
+
 def test_path_without_a_compiler(home: Home) -> None:
     ran = home.compile(PATH=f"{LIBEXEC}:/usr/bin:/bin")
     assert ran.status == 127 and "no neuronx-cc on PATH" in ran.ours[0]
