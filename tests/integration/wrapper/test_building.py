@@ -132,7 +132,6 @@ def test_a_diagnostic_is_replayed_until_told_otherwise(home: Home) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        {"exit": 70, "err": "[F137] neuronx-cc was forcibly killed\n"},
         {"exit": 1, "err": "OSError: [Errno 28] No space left on device\n"},
         {"exit": 70, "err": "internal error\n"},
         {"signal": signal.SIGKILL},
@@ -157,6 +156,7 @@ def test_waiters_share_a_diagnostic(home: Home) -> None:
 def test_a_compiler_that_takes_too_long(home: Home) -> None:
     ran = home.compile(script={"delay": 60}, NEURONCACHE_BUILD_TIMEOUT="1s")
     assert ran.status == 124 and "build_timeout" in ran.ours[0]
+    home.kill_daemons()  # which go by the setting that they were started with
     assert home.compile(script={}).status == 0
 
 
@@ -246,3 +246,28 @@ def test_standard_streams_that_are_closed(home: Home) -> None:
         assert done.returncode == 0 and (home.work / "o.neff").stat().st_size > 0
         (home.work / "o.neff").unlink()
     assert home.compiles() == 1
+
+
+def test_killed_for_memory_is_tried_again_alone(home: Home) -> None:
+    script = {"exit": 70, "err": "[F137] neuronx-cc was forcibly killed\n", "flaky": str(home.dir / "was-here")}
+    ran = home.compile(script=script)
+    assert ran.status == 0 and len(ran.ours) == 1 and "killed for want of memory" in ran.ours[0]
+    assert home.compiles() == 2 and home.counters()["entries"] == 1
+
+
+def test_what_always_runs_out_of_memory_ends(home: Home) -> None:
+    ran = home.compile(script={"exit": 70, "err": "[F137] neuronx-cc was forcibly killed\n"})
+    assert ran.status == 70 and home.compiles() == 3
+    assert home.compile(script={}).status == 0
+
+
+def test_builds_stay_within_the_memory(home: Home) -> None:
+    sources = [home.input(f"m{i}.pb", b"%d" % i) for i in range(6)]
+    more = {"NEURONCACHE_BUILD_MEMORY": "40MiB"}  # room for two
+    processes = [start(home, source, f"r{i}", script={"delay": 0.7}, **more) for i, source in enumerate(sources)]
+    assert [end(process).status for process in processes] == [0] * 6
+    running = most = 0
+    for line in home.log.read_text().splitlines():
+        running += 1 if line.startswith("start") else -1
+        most = max(most, running)
+    assert 1 <= most <= 2 and home.compiles() == 6
