@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 
@@ -49,6 +50,21 @@ struct HeartbeatAnswer {
   Millis ttl_ms = 0;
   bool cancel = false;  // nobody wants it any more: end the build and give the lease back
   std::int64_t waiters = 0;
+};
+
+// What runs and what waits for room.
+struct BuildsInfo {
+  struct Build {
+    std::string lease, key, label;
+    std::uint64_t bytes = 0;  // reserved, or asked for
+    std::uint64_t taken_bytes = 0;
+    std::uint64_t cores = 0;
+    double since_s = 0;  // how long it has run, or waited
+  };
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t cores = 0, cores_used = 0;
+  std::vector<Build> running, waiting;
 };
 
 }  // namespace nc::client

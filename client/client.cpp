@@ -257,6 +257,84 @@ Status Client::release(const Lease& lease) {
   return {};
 }
 
+Result<BuildsInfo> Client::builds() {
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::string(protocol::kBuilds)));
+  return codec::builds(o);
+}
+
+Result<bool> Client::record(std::string_view recording, const RecordedAction& action) {
+  const std::string target = fmt::format("{}/{}/actions/{}", protocol::kRecordings,
+                                         codec::escape(recording), action.key.hex());
+  NC_ASSIGN(const json::bj::object o, impl_->send("PUT", target, codec::record_body(action)));
+  return json::boolean(o, "recorded");
+}
+
+Result<RecordedAction> Client::recorded(std::string_view recording, const ActionKey& key) {
+  NC_ASSIGN(const json::bj::object o,
+            impl_->get(fmt::format("{}/{}/actions/{}", protocol::kRecordings,
+                                   codec::escape(recording), key.hex())));
+  return codec::recorded_action(o);
+}
+
+Result<std::vector<RecordingInfo>> Client::recordings() {
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::string(protocol::kRecordings)));
+  return codec::recordings(o);
+}
+
+Result<RecordedPage> Client::recorded_actions(std::string_view recording, std::string_view after,
+                                              std::size_t limit) {
+  std::string target =
+      fmt::format("{}/{}?limit={}", protocol::kRecordings, codec::escape(recording), limit);
+  if (!after.empty()) target += "&after=" + codec::escape(after);
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::move(target)));
+  return codec::recorded_page(o);
+}
+
+Status Client::forget_recording(std::string_view recording) {
+  auto answer = impl_->perform(impl_->request(
+      "DELETE", fmt::format("{}/{}", protocol::kRecordings, codec::escape(recording))));
+  if (!answer.ok()) return std::move(answer).error();
+  return {};
+}
+
+Result<Enqueued> Client::enqueue(const ActionKey& recorded_key) {
+  const json::bj::object body{{"key", recorded_key.hex()}};
+  NC_ASSIGN(const json::bj::object o,
+            impl_->send("POST", std::string(protocol::kQueue), json::serialize(body)));
+  return codec::enqueued(o);
+}
+
+Result<Enqueued> Client::enqueue_recording(std::string_view recording) {
+  const json::bj::object body{
+      {"recording", json::bj::string_view(recording.data(), recording.size())}};
+  NC_ASSIGN(const json::bj::object o,
+            impl_->send("POST", std::string(protocol::kQueue), json::serialize(body)));
+  return codec::enqueued(o);
+}
+
+Result<Taken> Client::take_job(std::string_view compiler) {
+  const json::bj::object body{
+      {"compiler", json::bj::string_view(compiler.data(), compiler.size())}};
+  // Not asked twice: a job that was given and not heard of goes back with its lease.
+  NC_ASSIGN(
+      const json::bj::object o,
+      impl_->send("POST", std::string(protocol::kTakeJob), json::serialize(body), {false, 0}));
+  return codec::taken(o);
+}
+
+Result<QueuePage> Client::queue(std::string_view state, std::uint64_t after, std::size_t limit) {
+  std::string target = fmt::format("{}?limit={}&after={}", protocol::kQueue, limit, after);
+  if (!state.empty()) target += "&state=" + codec::escape(state);
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::move(target)));
+  return codec::queue_page(o);
+}
+
+Result<std::uint64_t> Client::clear_queue() {
+  NC_ASSIGN(const json::bj::object o,
+            impl_->ask(impl_->request("DELETE", std::string(protocol::kQueue))));
+  return json::natural(o, "removed");
+}
+
 Result<Client::Uploaded> Client::upload(const Digest& digest, Bytes bytes,
                                         const UploadOptions& options) {
   MemoryBody source(bytes);

@@ -20,6 +20,7 @@
 #include "client/bucket_types.hpp"
 #include "client/build_types.hpp"
 #include "client/types.hpp"
+#include "client/work_types.hpp"
 
 namespace nc {
 class Settings;
@@ -80,6 +81,24 @@ class Client {
   Result<HeartbeatAnswer> heartbeat(const Lease& lease, const BuildStatus& status);
   Result<FailAnswer> fail(const Lease& lease, const FailReport& report);
   Status release(const Lease& lease);
+
+  Result<BuildsInfo> builds();
+
+  // ---- Recorded actions, and the queue of those that somebody is to build ----
+  // True: it was not in this recording yet. Its inputs must have been uploaded (kNotFound).
+  Result<bool> record(std::string_view recording, const RecordedAction& action);
+  Result<RecordedAction> recorded(std::string_view recording, const ActionKey& key);
+  Result<std::vector<RecordingInfo>> recordings();
+  Result<RecordedPage> recorded_actions(std::string_view recording, std::string_view after,
+                                        std::size_t limit);
+  Status forget_recording(std::string_view recording);
+  Result<Enqueued> enqueue(const ActionKey& recorded_key);
+  Result<Enqueued> enqueue_recording(std::string_view recording);
+  // The next action whose compiler's text contains `compiler`, with the lease to build it.
+  Result<Taken> take_job(std::string_view compiler);
+  // `state`: queued, building, built, failed, or "" for all.
+  Result<QueuePage> queue(std::string_view state, std::uint64_t after, std::size_t limit);
+  Result<std::uint64_t> clear_queue();  // how many waited
 
   struct UploadOptions {
     bool may_compress = true;  // false for outputs that are loaded by path

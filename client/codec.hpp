@@ -9,6 +9,7 @@
 #include "client/build_types.hpp"
 #include "client/json.hpp"
 #include "client/types.hpp"
+#include "client/work_types.hpp"
 
 namespace nc::client::codec {
 
@@ -27,6 +28,14 @@ std::string manifest_text(const EntryManifest& manifest);
 Result<Acquired> acquired(const json::bj::object& o, const ActionKey& key);
 Result<Admission> admission(const json::bj::object& o);
 Result<EntryManifest> manifest(const json::bj::object& o);
+std::string record_body(const RecordedAction& record);
+Result<RecordedAction> recorded_action(const json::bj::object& o);
+std::vector<RecordingInfo> recordings(const json::bj::object& o);
+RecordedPage recorded_page(const json::bj::object& o);
+Enqueued enqueued(const json::bj::object& o);
+QueuePage queue_page(const json::bj::object& o);
+Result<Taken> taken(const json::bj::object& o);
+BuildsInfo builds(const json::bj::object& o);
 Hello hello(const json::bj::object& o);
 FailureInfo failure(const json::bj::object& o);
 Stats stats(const json::bj::object& o);

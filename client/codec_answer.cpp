@@ -259,6 +259,7 @@ Stats stats(const bj::object& o) {
   s.kinds = groups_of(json::object(o, "kinds"));
   s.namespaces = groups_of(json::object(o, "namespaces"));
   s.limits = numbers_of(json::object(o, "limits"));
+  s.builds = numbers_of(json::object(o, "builds"));
   if (const bj::object* health = json::object(o, "health")) {
     s.health.numbers = numbers_of(health);
     if (const std::string problem = json::text(*health, "problem"); !problem.empty())

@@ -22,6 +22,9 @@ inline constexpr std::string_view kBlobs = "/v1/blobs/";
 inline constexpr std::string_view kLeases = "/v1/leases";
 inline constexpr std::string_view kAdmission = "/v1/admission";
 inline constexpr std::string_view kBuilds = "/v1/builds";
+inline constexpr std::string_view kRecordings = "/v1/recordings";
+inline constexpr std::string_view kQueue = "/v1/queue";
+inline constexpr std::string_view kTakeJob = "/v1/queue/take";
 inline constexpr std::string_view kBypass = "/v1/bypass";
 inline constexpr std::string_view kStats = "/v1/stats";
 inline constexpr std::string_view kEntries = "/v1/entries";
@@ -43,6 +46,8 @@ inline constexpr std::string_view kFailed = "failed";
 // Of an answer to a request for admission.
 inline constexpr std::string_view kAdmitted = "admitted";
 inline constexpr std::string_view kWaiting = "waiting";
+// Of an answer to a worker.
+inline constexpr std::string_view kJob = "job";
 }  // namespace state
 
 // `intent` of a request to acquire.

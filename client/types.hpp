@@ -220,6 +220,7 @@ struct Stats {
   std::map<std::string, Numbers> kinds;
   std::map<std::string, Numbers> namespaces;
   Numbers limits;  // null (no limit) is left out
+  Numbers builds;  // running, waiting, budget_bytes, reserved_bytes, queued, ...
   struct Health {
     bool ok = true;
     std::vector<std::string> problems;

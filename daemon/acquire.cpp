@@ -17,8 +17,6 @@ namespace {
 namespace js = boost::json;
 
 constexpr Millis kMaxWaitMs = 60'000;
-// A heartbeat this often leaves room for two lost ones.
-constexpr Millis kHeartbeatsPerTtl = 5;
 
 // What a hit spares its caller: the entry's own build, and those of other entries that it holds
 // copies of.
@@ -172,15 +170,9 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
     }
     service_.keeper.follow(lease);
     count("builds");
-    const Millis ttl = service_.leases.lease_ttl();
-    HttpResponse response =
-        answer({{"state", "lease"},
-                {"lease",
-                 {{"id", lease.id},
-                  {"fence", lease.fence},
-                  {"ttl_ms", ttl},
-                  {"heartbeat_ms", std::max<Millis>(200, ttl / kHeartbeatsPerTtl)}}},
-                {"miss", explain()}});
+    HttpResponse response = answer({{"state", "lease"},
+                                    {"lease", lease_json(lease, service_.leases.lease_ttl())},
+                                    {"miss", explain()}});
     response.undelivered = [&service = service_, id = lease.id] {
       service.pool.post(Lane::kQuick, [&service, id] {
         service.keeper.apply(service.leases.end(id, LeaseTable::End::kReleased));

@@ -101,12 +101,24 @@ js::object health_json(Service& service) {
           {"tickets", service.leases.tickets()}};
 }
 
+js::object builds_json(Service& service) {
+  const AdmissionQueue::View view = service.builds.view();
+  const WorkQueue::Counts queue = service.work.queue().counts();
+  return {{"running", view.running.size()},
+          {"waiting", view.waiting.size()},
+          {"budget_bytes", view.budget},
+          {"reserved_bytes", view.reserved},
+          {"cores", view.cores},
+          {"cores_used", view.cores_used},
+          {"queued", queue.queued}};
+}
+
 }  // namespace
 
 HttpResponse hello(Service& service, const HttpRequest&) {
   return answer({{"protocol", {{"min", protocol::kMinVersion}, {"max", protocol::kVersion}}},
                  {"version", NC_VERSION},
-                 {"capabilities", {"lease", "path", "inline", "import", "buckets", "admission"}},
+                 {"capabilities", {"lease", "path", "inline", "import", "buckets", "admission", "queue"}},
                  {"pid", service.pid},
                  {"started_ms", service.started_ms},
                  {"store",
@@ -142,6 +154,7 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
                    {"reserved", size.reserved},
                    {"disk_available", size.disk_available},
                    {"max_connections", settings.integer("max_connections")}}},
+                 {"builds", builds_json(service)},
                  {"health", health_json(service)}});
 }
 

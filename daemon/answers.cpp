@@ -1,5 +1,7 @@
 #include "daemon/answers.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace nc::daemon {
@@ -92,6 +94,15 @@ js::object builder_json(const Lease& lease) {
   return {{"pid", lease.builder.process.pid},
           {"host", lease.builder.host},
           {"program", lease.request.program}};
+}
+
+js::object lease_json(const Lease& lease, Millis ttl_ms) {
+  // A heartbeat this often leaves room for two lost ones.
+  constexpr Millis kHeartbeatsPerTtl = 5;
+  return {{"id", lease.id},
+          {"fence", lease.fence},
+          {"ttl_ms", ttl_ms},
+          {"heartbeat_ms", std::max<Millis>(200, ttl_ms / kHeartbeatsPerTtl)}};
 }
 
 js::object failure_json(const Failure& failure) {

@@ -19,6 +19,8 @@ std::string hit_tail(const Hit& hit);
 HttpResponse hit_answer(std::string_view tail, bool waited);
 boost::json::object miss_json(const Miss& miss);
 boost::json::object builder_json(const Lease& lease);
+// As its builder is told of it.
+boost::json::object lease_json(const Lease& lease, Millis ttl_ms);
 boost::json::object failure_json(const Failure& failure);
 boost::json::object entry_json(const EntryInfo& entry);
 boost::json::value optional_number(const std::optional<double>& number);

@@ -61,8 +61,9 @@ struct RequestHead {
 
 struct HttpRequest {
   RequestHead head;
-  std::string arg;   // what stood for {key}, {digest} or {id} in the route
-  std::string body;  // of a control request
+  std::string arg;    // what stood for {key}, {digest} or {id} in the route
+  std::string outer;  // and for {name} before it
+  std::string body;   // of a control request
   std::shared_ptr<Connection> connection;
 
   // A query parameter, or "".

@@ -132,6 +132,7 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
       kept = false;
     }
   }
+  service.work.failed(key, *parsed, failure.message);
   service.keeper.apply(kept ? service.leases.settled(key)
                             : service.leases.end(request.arg, LeaseTable::End::kFailed));
   return answer({{"remembered", kept}, {"expires_ms", kept ? failure.expires_ms : 0}});

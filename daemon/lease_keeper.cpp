@@ -162,7 +162,7 @@ void LeaseKeeper::apply(const Effects& effects) {
     if (persist_) {
       ignore_error(deps_.store.erase_record(kLeaseRecords, id), "the next start drops it");
     }
-    if (follower_ != nullptr) follower_->lease_ended(id);
+    for (LeaseFollower* follower : followers_) follower->lease_ended(id);
   }
   for (const std::string& name_space : effects.abandoned) {
     deps_.store.count_bypass(name_space, "abandoned", 1);
@@ -236,8 +236,10 @@ void LeaseKeeper::check_unwatchable() {
 
 int LeaseKeeper::timeout_ms() const {
   auto deadline = deps_.table.next_deadline();
-  if (const auto other = follower_ == nullptr ? std::nullopt : follower_->next_deadline()) {
-    deadline = std::min(deadline.value_or(*other), *other);
+  for (const LeaseFollower* follower : followers_) {
+    if (const auto other = follower->next_deadline()) {
+      deadline = std::min(deadline.value_or(*other), *other);
+    }
   }
   Millis timeout = deadline ? std::max<Millis>(0, *deadline - deps_.clock.monotonic_ms()) : -1;
   MutexLock lock(mutex_);
@@ -277,7 +279,7 @@ void LeaseKeeper::step(int timeout_ms) {
   }
   check_unwatchable();
   apply(deps_.table.tick());
-  if (follower_ != nullptr) follower_->tick();
+  for (LeaseFollower* follower : followers_) follower->tick();
 }
 
 }  // namespace nc::daemon

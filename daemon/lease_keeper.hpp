@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/thread_annotations.hpp"
 #include "base/unique_fd.hpp"
@@ -39,7 +40,7 @@ class LeaseKeeper {
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
   // Before anything else. It must outlive stop().
-  void set_follower(LeaseFollower& follower) { follower_ = &follower; }
+  void add_follower(LeaseFollower& follower) { followers_.push_back(&follower); }
   // Takes up the leases of builders that still live. Before start().
   Status restore();
   Status start();
@@ -64,7 +65,7 @@ class LeaseKeeper {
 
   const Deps deps_;
   const bool persist_;
-  LeaseFollower* follower_ = nullptr;
+  std::vector<LeaseFollower*> followers_;
   UniqueFd epoll_;
   UniqueFd nudge_;
   std::atomic<bool> stopping_{false};

@@ -52,6 +52,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   NC_TRY(service.buckets.restore());
   NC_TRY(keeper.restore());
   NC_TRY(service.builds.restore(leases, initial, !read_only));
+  NC_TRY(service.work.restore(leases, !read_only));
   NC_TRY(keeper.start());
 
   if (!listener) {
@@ -66,6 +67,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     leases.set_lease_ttl(millis(now, "lease_ttl"));
     store->set_limits(store_options(now));
     service.builds.configure(now);
+    service.work.configure(now);
     if (auto level = log::parse_level(now.text("log_level")); level.ok()) log::set_level(*level);
   });
 
@@ -102,10 +104,17 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
       log::debug("buckets", "sizes are not written yet: {}", written.error().text());
     }
   };
+  const auto forget_old_work = [&, next = Millis{0}]() mutable {
+    constexpr Millis kPauseMs = 60'000;
+    if (clock.monotonic_ms() < next) return;
+    next = clock.monotonic_ms() + kPauseMs;
+    service.work.maintain();
+  };
   Status served;
   {
     Maintenance maintenance(
-        {[&] { store->maintain(); }, write_buckets, leave_when_idle, leave_with_parent});
+        {[&] { store->maintain(); }, write_buckets, forget_old_work, leave_when_idle,
+         leave_with_parent});
     log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
     starter.ready();
     notify_manager("READY=1");

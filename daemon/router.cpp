@@ -47,6 +47,17 @@ constexpr std::array kRoutes = {
     get("/v1/leases", sync<list_leases>),
     post("/v1/admission", kSmall, admit),
     get("/v1/builds", sync<list_builds>),
+    get("/v1/recordings", sync<list_recordings>),
+    get("/v1/recordings/{name}", sync<list_recorded>, Lane::kSlow),
+    Route{Method::kDelete, "/v1/recordings/{name}", BodyKind::kNone, 0, Lane::kQuick,
+          sync<forget_recording>},
+    get("/v1/recordings/{name}/actions/{key}", sync<get_recorded>),
+    Route{Method::kPut, "/v1/recordings/{name}/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow,
+          sync<record_action>},
+    get("/v1/queue", sync<list_queue>),
+    post("/v1/queue", kLarge, sync<enqueue_work>, Lane::kSlow),
+    Route{Method::kDelete, "/v1/queue", BodyKind::kNone, 0, Lane::kQuick, sync<clear_queue>},
+    post("/v1/queue/take", kSmall, sync<take_work>),
     post("/v1/bypass", kSmall, sync<bypass>),
     post("/v1/buckets/observe", kLarge, sync<observe_sizes>),
     post("/v1/buckets/plan", kLarge, sync<plan_buckets>),
@@ -64,8 +75,10 @@ constexpr std::array kRoutes = {
     post("/v1/shutdown", kSmall, sync<shut_down>),
 };
 
-// Compares segment by segment; the variable one goes to `arg`.
-bool matches(std::string_view pattern, std::string_view path, std::string_view& arg) {
+// Compares segment by segment; the variable one goes to `arg`, and one before it to `outer`.
+bool matches(std::string_view pattern, std::string_view path, std::string_view& arg,
+             std::string_view& outer) {
+  arg = outer = {};
   while (!pattern.empty() && !path.empty()) {
     if (pattern[0] != '/' || path[0] != '/') return false;
     pattern.remove_prefix(1);
@@ -74,6 +87,7 @@ bool matches(std::string_view pattern, std::string_view path, std::string_view& 
     const std::string_view have = path.substr(0, path.find('/'));
     if (!want.empty() && want[0] == '{') {
       if (have.empty()) return false;
+      outer = arg;
       arg = have;
     } else if (want != have) {
       return false;
@@ -117,7 +131,8 @@ Match route(RequestHead& head) {
   bool other_method = false;
   for (const Route& candidate : kRoutes) {
     std::string_view arg;
-    if (!matches(candidate.pattern, head.path, arg)) continue;
+    std::string_view outer;
+    if (!matches(candidate.pattern, head.path, arg, outer)) continue;
     if (candidate.method != head.method) {
       other_method = true;
       continue;
@@ -133,6 +148,7 @@ Match route(RequestHead& head) {
     }
     match.route = &candidate;
     match.arg = arg;
+    match.outer = outer;
     return match;
   }
   if (other_method) {

@@ -30,7 +30,8 @@ std::span<const Route> routes();
 
 struct Match {
   const Route* route = nullptr;
-  std::string arg;
+  std::string arg;    // what stood for the last {...}
+  std::string outer;  // and for the one before, if there are two
   Error error;  // when there is no route
   int status = 0;
 };

@@ -18,6 +18,7 @@
 #include "daemon/lease_keeper.hpp"
 #include "daemon/leases.hpp"
 #include "daemon/live_settings.hpp"
+#include "daemon/work.hpp"
 
 namespace nc::daemon {
 
@@ -45,8 +46,10 @@ struct Service {
         pool(p),
         clock(c),
         processes(procs),
-        builds(s, c, memory) {
-    keeper.set_follower(builds);
+        builds(s, c, memory),
+        work(s, c) {
+    keeper.add_follower(builds);
+    keeper.add_follower(work);
   }
 
   Store& store;
@@ -58,6 +61,7 @@ struct Service {
   Processes& processes;
 
   Builds builds;
+  Work work;
 
   std::string store_path;
   std::string host;
@@ -107,6 +111,17 @@ bool keep_lease(Service& service, const HttpRequest& request, const std::string&
 // ---- Builds (build_handlers.cpp) ----
 void admit(Service& service, Call call);
 HttpResponse list_builds(Service& service, const HttpRequest& request);
+
+// ---- Recorded actions and their queue (work_handlers.cpp) ----
+HttpResponse record_action(Service& service, const HttpRequest& request);
+HttpResponse get_recorded(Service& service, const HttpRequest& request);
+HttpResponse list_recordings(Service& service, const HttpRequest& request);
+HttpResponse list_recorded(Service& service, const HttpRequest& request);
+HttpResponse forget_recording(Service& service, const HttpRequest& request);
+HttpResponse enqueue_work(Service& service, const HttpRequest& request);
+HttpResponse list_queue(Service& service, const HttpRequest& request);
+HttpResponse clear_queue(Service& service, const HttpRequest& request);
+HttpResponse take_work(Service& service, const HttpRequest& request);
 
 // ---- Sizes seen and buckets planned (bucket_handlers.cpp) ----
 HttpResponse observe_sizes(Service& service, const HttpRequest& request);

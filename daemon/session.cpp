@@ -193,6 +193,7 @@ void Session::begin(RequestHead head) {
         411, false);
   }
   request_.arg = std::move(match.arg);
+  request_.outer = std::move(match.outer);
   request_.head = std::move(head);
   request_.connection = shared_from_this();
   if (route_->body == BodyKind::kBlob) return open_upload();

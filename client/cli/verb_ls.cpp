@@ -93,6 +93,18 @@ std::string manifest_text(const client::EntryManifest& m) {
   return out;
 }
 
+// Line by line: newlines stay, other control characters do not reach the terminal.
+std::string log_text(std::string_view log, std::string_view indent) {
+  std::string out;
+  while (!log.empty()) {
+    const std::size_t end = std::min(log.find('\n'), log.size());
+    out += indent;
+    out += printable(log.substr(0, end)) + "\n";
+    log.remove_prefix(std::min(end + 1, log.size()));
+  }
+  return out;
+}
+
 std::string failure_text(const client::FailureInfo& f, Millis now) {
   std::string out = fmt::format("Failure     {} (exit status {}), {}\n", printable(f.failure_class),
                                 f.exit_code, printable(f.message));
@@ -100,17 +112,24 @@ std::string failure_text(const client::FailureInfo& f, Millis now) {
   out += left > 0 ? fmt::format("Forgotten   in {}; then it is tried again\n",
                                 format_duration(static_cast<double>(left) / 1000))
                   : "Forgotten   at the next look-up\n";
-  if (!f.log.empty()) {
-    out += "\nLog:\n";
-    // Line by line: newlines stay, other control characters do not reach the terminal.
-    std::string_view log = f.log;
-    while (!log.empty()) {
-      const std::size_t end = std::min(log.find('\n'), log.size());
-      out += "  " + printable(log.substr(0, end)) + "\n";
-      log.remove_prefix(std::min(end + 1, log.size()));
+  if (!f.log.empty()) out += "\nLog:\n" + log_text(f.log, "  ");
+  return out;
+}
+
+// The log of the build: kept with a failure, or as the output that has this name.
+constexpr std::string_view kLogOutput = "log";
+
+Result<std::string> log_of(Session& session, const client::EntryDetails& details) {
+  if (details.failure) return details.failure->log;
+  if (details.manifest) {
+    for (const client::OutputInfo& output : details.manifest->outputs) {
+      constexpr std::uint64_t kMaxLog = 64ULL << 20;
+      if (output.name == kLogOutput) return session.client().download(output.digest, kMaxLog);
     }
   }
-  return out;
+  return Error{Code::kNotFound,
+               fmt::format("entry {} was stored without a log", details.summary.key.substr(0, 12)),
+               "its outputs are in `neuroncache show`"};
 }
 
 std::string show_text(const client::EntryDetails& d, Millis now) {
@@ -174,6 +193,11 @@ Result<int> run_show(Context& context) {
                  "see `neuroncache ls`"};
   }
   NC_ASSIGN(const client::EntryDetails details, session.client().show(key));
+  std::optional<std::string> log;
+  if (context.flag("log")) {
+    NC_ASSIGN(log, log_of(session, details));
+    if (context.format() != Format::kJson) return print(log_text(*log, "")), kOk;
+  }
   switch (context.format()) {
     case Format::kText:
       print(show_text(details, system_clock().wall_ms()));
@@ -191,6 +215,7 @@ Result<int> run_show(Context& context) {
         failure["parts"] = parts_json(details.failure_parts);
         out["failure"] = std::move(failure);
       }
+      if (log) out["log"] = *log;
       print_json(out);
       break;
     }
@@ -213,6 +238,9 @@ constexpr OptionSpec kLsOptions[] = {
     {"reverse", "", "The other way round.", ""},
     {"limit", "N", "Print at most N.", ""},
 };
+constexpr OptionSpec kShowOptions[] = {
+    {"log", "", "Print the log of the build, and nothing else (but for JSON).", ""},
+};
 constexpr ArgumentSpec kKeyArgument[] = {
     {"KEY", "The entry's key, or the beginning of it.", true, false, ""}};
 
@@ -234,8 +262,10 @@ extern constinit const Verb kShowVerb{
     .summary = "Show one entry: key parts, outputs, uses, or the failure and its log.",
     .details = "",
     .arguments = kKeyArgument,
-    .options = {},
-    .examples = "neuroncache show 3f9a",
+    .options = kShowOptions,
+    .examples =
+        "neuroncache show 3f9a\n"
+        "neuroncache show 3f9a --log # what the compiler said",
     .run = run_show};
 
 }  // namespace nc::cli

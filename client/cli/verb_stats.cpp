@@ -60,6 +60,7 @@ bj::object stats_json(const Stats& stats, const Session& session, const Context&
           {"kinds", groups_json(stats.kinds)},
           {"namespaces", groups_json(stats.namespaces)},
           {"limits", numbers_json(stats.limits)},
+          {"builds", numbers_json(stats.builds)},
           {"health",
            {{"ok", stats.health.ok},
             {"problems", std::move(problems)},
@@ -81,6 +82,7 @@ std::string stats_tab(const Stats& stats, const Session& session) {
   for (const auto& [name, numbers] : stats.namespaces)
     add(fmt::format("namespace.{}.", printable(name)), numbers);
   add("limit.", stats.limits);
+  add("build.", stats.builds);
   add("health.", stats.health.numbers);
   out += fmt::format("health.ok\t{}\n", stats.health.ok ? 1 : 0);
   for (const std::string& problem : stats.health.problems)
@@ -146,6 +148,22 @@ std::string health_text(const Stats& stats) {
   return out;
 }
 
+// What is being built; nothing when nothing is.
+std::string builds_text(const Numbers& builds) {
+  const double running = number(builds, "running");
+  const double waiting = number(builds, "waiting");
+  const double queued = number(builds, "queued");
+  if (running + waiting + queued <= 0) return "";
+  const auto size = [&](const char* name) {
+    return format_size(static_cast<std::uint64_t>(number(builds, name)));
+  };
+  std::string out = fmt::format("Builds      {} running with {} of {}", format_count(running),
+                                size("reserved_bytes"), size("budget_bytes"));
+  if (waiting > 0) out += fmt::format(", {} waiting for room", format_count(waiting));
+  if (queued > 0) out += fmt::format(", {} queued", format_count(queued));
+  return out + "\n";
+}
+
 std::string stats_text(const Stats& stats, const Session& session, const Context& context) {
   const Numbers& c = stats.counters;
   std::string out;
@@ -177,6 +195,7 @@ std::string stats_text(const Stats& stats, const Session& session, const Context
   out += fmt::format("Hit rate    {}\n", rate ? fmt::format("{:.1f} %", *rate * 100) : "-");
   out += fmt::format("Time saved  {} of compiling\n",
                      format_duration(number(c, "compile_seconds_saved")));
+  out += builds_text(stats.builds);
   out += fmt::format("Health      {}\n\n", health_text(stats).empty() ? "good" : "see below");
 
   Table table({{"", "name"},

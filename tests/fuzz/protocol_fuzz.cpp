@@ -13,6 +13,7 @@
 #include "daemon/head_parser.hpp"
 #include "daemon/router.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
+#include "tests/unit/daemon/fake_memory.hpp"
 #include "tests/unit/daemon/fake_store.hpp"
 
 namespace nc::daemon {
@@ -44,12 +45,15 @@ struct World {
   LeaseKeeper keeper{{table, store, processes, clock}, true};
   LiveSettings settings{kDefaults};
   DiskPool pool{0};
-  Service service{store, table, keeper, settings, pool, clock, processes};
+  FakeMemory memory;
+  Service service{store, table, keeper, settings, pool, clock, processes, memory};
   std::shared_ptr<Client> client = std::make_shared<Client>();
 
   World() {
     processes.start(100);
     service.shut_down = [](Millis) {};
+    FUZZ_REQUIRE(service.builds.restore(table, settings.copy(), true).ok());
+    FUZZ_REQUIRE(service.work.restore(table, true).ok());
   }
 
   void check(const HttpResponse& response) {
@@ -76,6 +80,7 @@ struct World {
       return false;
     HttpRequest request;
     request.arg = match.arg;
+    request.outer = match.outer;
     request.connection = client;
     const std::uint64_t length = head.content_length.value_or(0);
     request.head = std::move(head);
@@ -95,7 +100,7 @@ struct World {
       return true;
     }
     auto answers = std::make_shared<int>(0);
-    const bool parks = match.route->handle == acquire;
+    const bool parks = match.route->handle == acquire || match.route->handle == admit;
     run_handler(*match.route, service, {std::move(request), [this, answers](HttpResponse response) {
                                           ++*answers;
                                           check(response);

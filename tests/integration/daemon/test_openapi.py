@@ -172,6 +172,34 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("DELETE", f"/v1/leases/{lease['id']}?key={b}&fence={lease['fence']}")
     call("POST", f"/v1/actions/{a}/acquire", {}, fits=False)
 
+    record = {"v": 1, "key": key_of("q"), "namespace": "default", "kind": "neff", "label": "q", "program": "t", "model": "m"}
+    record |= {"compiler": "stub 1", "parts": parts_of("q"), "argv": ["compile", "{in/model}"], "env": {"A": "b"}}
+    record["inputs"] = [{"name": "model", "digest": digest(small), "size": len(small), "mode": 0o644}]
+    recorded = f"/v1/recordings/run/actions/{key_of('q')}"
+    call("PUT", recorded, {**record, "inputs": [{"name": "x", "digest": "0" * 64, "size": 1, "mode": 0}]})
+    call("GET", recorded)
+    call("PUT", recorded, record)
+    call("PUT", recorded, record)
+    call("PUT", recorded, {}, fits=False)
+    call("GET", recorded)
+    call("GET", "/v1/recordings")
+    call("GET", "/v1/recordings/run?limit=1")
+    call("GET", "/v1/recordings/run?limit=x", fits=False)
+    call("GET", "/v1/recordings/none")
+    call("POST", "/v1/queue", {"key": key_of("q")})
+    call("POST", "/v1/queue", {"recording": "run"})
+    call("POST", "/v1/queue", {"record": record})
+    call("POST", "/v1/queue", {"recording": "none"})
+    call("POST", "/v1/queue", {}, fits=False)
+    call("GET", "/v1/queue?state=queued&after=0&limit=1")
+    call("GET", "/v1/queue?state=lost", fits=False)
+    assert call("POST", "/v1/queue/take", {"compiler": "stub"}).json["state"] == "job"
+    assert call("POST", "/v1/queue/take", {}).json["state"] == "empty"
+    call("POST", "/v1/queue/take", {"compiler": 1}, fits=False)
+    call("DELETE", "/v1/queue")
+    call("DELETE", "/v1/recordings/run")
+    call("DELETE", "/v1/recordings/run")
+
     program = "ab" * 32
     sizes = [{"family": "seq", "sizes": [[5, 2], [9, 1]]}, {"family": "batch", "sizes": [[1, 3], [4, 4]]}]
     pairs = [{"families": ["batch", "seq"], "sizes": [[1, 5, 1], [4, 9, 2]]}]

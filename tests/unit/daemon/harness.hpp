@@ -39,6 +39,7 @@ class Harness {
     service.shut_down = [this](Millis drain_ms) { shut_down_with = drain_ms; };
     store.set_limits(store_options(settings.copy()));
     if (!service.builds.restore(table, settings.copy(), !read_only).ok()) std::abort();
+    if (!service.work.restore(table, !read_only).ok()) std::abort();
   }
   ~Harness() {
     keeper.apply(table.drain());
@@ -70,6 +71,7 @@ class Harness {
       return promise->get_future();
     }
     request.arg = match.arg;
+    request.outer = match.outer;
     request.body = std::move(body);
     request.connection = connection;
     if (match.route->body == BodyKind::kBlob) {
