@@ -148,6 +148,12 @@ void bodies(std::string_view text) {
   FUZZ_REQUIRE(codec::stats(o).counters.size() <= text.size());
   FUZZ_REQUIRE(codec::hello(o).capabilities.size() <= text.size());
   FUZZ_REQUIRE(codec::failure(o).log.size() <= text.size());
+  FUZZ_REQUIRE(codec::builds(o).running.size() <= text.size());
+  FUZZ_REQUIRE(codec::recordings(o).size() <= text.size());
+  FUZZ_REQUIRE(codec::recorded_page(o).actions.size() <= text.size());
+  FUZZ_REQUIRE(codec::queue_page(o).jobs.size() <= text.size());
+  if (const auto a = codec::admission(o); !a.ok()) check(a.error());
+  if (const auto t = codec::taken(o); !t.ok()) check(t.error());
 }
 
 }  // namespace

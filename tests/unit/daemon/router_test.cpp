@@ -25,6 +25,10 @@ TEST(Router, FindsRoutesAndTheirArgument) {
   ASSERT_NE(match.route, nullptr);
   EXPECT_EQ(match.route->pattern, "/v1/actions/{key}/acquire");
   EXPECT_EQ(match.arg, kKey);
+  match = find(Method::kPut, "/v1/recordings/run/actions/" + kKey);
+  EXPECT_EQ(match.outer, "run");
+  EXPECT_EQ(match.arg, kKey);
+  EXPECT_EQ(find(Method::kPut, "/v1/recordings/run/actions/x").status, 400);
   EXPECT_EQ(find(Method::kGet, "/v1/entries").route->pattern, "/v1/entries");
   EXPECT_EQ(find(Method::kGet, "/v1/entries/ab").arg, "ab");
   EXPECT_EQ(find(Method::kGet, "/v1/hello?x=1").route->pattern, "/v1/hello");
@@ -34,7 +38,7 @@ TEST(Router, EveryRouteIsReachableAndHasOneHandler) {
   std::set<std::string> seen;
   for (const Route& route : routes()) {
     std::string target(route.pattern);
-    if (auto brace = target.find('{'); brace != std::string::npos) {
+    for (auto brace = target.find('{'); brace != std::string::npos; brace = target.find('{')) {
       target.replace(brace, target.find('}') + 1 - brace, kKey);
     }
     EXPECT_EQ(find(route.method, target).route, &route) << route.pattern;

@@ -32,25 +32,24 @@ class WorkRequests : public testing::Test {
     return h.call(client, Method::kPost, target, body);
   }
   Harness::Reply get(const std::string& target) { return h.call(client, Method::kGet, target); }
-  Harness::Reply take(const std::shared_ptr<FakeConnection>& worker) {
-    return h.call(worker, Method::kPost, "/v1/queue/take", "{}");
+  Harness::Reply take(const std::shared_ptr<FakeConnection>& by) {
+    return h.call(by, Method::kPost, "/v1/queue/take", "{}");
   }
   LeaseOf lease_in(const Harness::Reply& reply) {
     EXPECT_EQ(reply.state(), "job");
     const auto& lease = reply.json.at("lease").as_object();
-    return {std::string(lease.at("id").as_string()),
-            lease.at("fence").to_number<std::uint64_t>()};
+    return {std::string(lease.at("id").as_string()), lease.at("fence").to_number<std::uint64_t>()};
   }
   std::uint64_t count(const std::string& state) {
     return get("/v1/queue").json.at("counts").at(state).to_number<std::uint64_t>();
   }
-  void fail(const std::shared_ptr<FakeConnection>& worker, const std::string& name,
+  void fail(const std::shared_ptr<FakeConnection>& by, const std::string& name,
             const LeaseOf& lease, const std::string& failure_class) {
-    EXPECT_EQ(h.call(worker, Method::kPost, "/v1/leases/" + lease.id + "/fail",
-                     R"({"key":")" + h.key(name) + R"(","message":"m","class":")" + failure_class +
-                         "\"}")
-                  .status,
-              200);
+    EXPECT_EQ(
+        h.call(by, Method::kPost, "/v1/leases/" + lease.id + "/fail",
+               R"({"key":")" + h.key(name) + R"(","message":"m","class":")" + failure_class + "\"}")
+            .status,
+        200);
   }
 
   Harness h;
@@ -123,8 +122,7 @@ TEST_F(WorkRequests, AWorkerBuildsWhatIsQueued) {
 TEST_F(WorkRequests, ARecordIsQueuedAsItCame) {
   const std::string input = "input of a";
   h.store.add_blob(input);
-  const auto reply =
-      post("/v1/queue", R"({"record":)" + record_of("a", input).to_json() + "}");
+  const auto reply = post("/v1/queue", R"({"record":)" + record_of("a", input).to_json() + "}");
   EXPECT_EQ(reply.json.at("queued"), 1);
   EXPECT_EQ(take(worker).state(), "job");
 }
@@ -224,7 +222,8 @@ TEST(ActionRecord, LimitsAreChecked) {
   std::string newer = record.to_json();
   newer.replace(newer.find("\"v\":1"), 5, "\"v\":2");
   EXPECT_TRUE(ActionRecord::parse(newer).is(Code::kUnsupported));
-  EXPECT_TRUE(ActionRecord::parse(std::string(ActionRecord::kMaxBytes + 1, ' ')).is(Code::kTooLarge));
+  EXPECT_TRUE(
+      ActionRecord::parse(std::string(ActionRecord::kMaxBytes + 1, ' ')).is(Code::kTooLarge));
 }
 
 }  // namespace
