@@ -316,9 +316,8 @@ Result<Taken> Client::take_job(std::string_view compiler) {
   const json::bj::object body{
       {"compiler", json::bj::string_view(compiler.data(), compiler.size())}};
   // Not asked twice: a job that was given and not heard of goes back with its lease.
-  NC_ASSIGN(
-      const json::bj::object o,
-      impl_->send("POST", std::string(protocol::kTakeJob), json::serialize(body), {false, 0}));
+  NC_ASSIGN(const json::bj::object o, impl_->send("POST", std::string(protocol::kTakeJob),
+                                                  json::serialize(body), {false, 0}));
   return codec::taken(o);
 }
 

@@ -115,9 +115,9 @@ std::vector<RecordingInfo> recordings(const bj::object& o) {
 RecordedPage recorded_page(const bj::object& o) {
   RecordedPage page;
   each_object(o, "actions", [&page](const bj::object& a) {
-    page.actions.push_back({json::text(a, "key"), json::text(a, "label"),
-                            json::text(a, "compiler"), json::natural(a, "bytes"),
-                            json::integer(a, "recorded_ms"), json::boolean(a, "built")});
+    page.actions.push_back({json::text(a, "key"), json::text(a, "label"), json::text(a, "compiler"),
+                            json::natural(a, "bytes"), json::integer(a, "recorded_ms"),
+                            json::boolean(a, "built")});
   });
   if (std::string next = json::text(o, "next"); !next.empty()) page.next = std::move(next);
   return page;

@@ -116,15 +116,16 @@ js::object builds_json(Service& service) {
 }  // namespace
 
 HttpResponse hello(Service& service, const HttpRequest&) {
-  return answer({{"protocol", {{"min", protocol::kMinVersion}, {"max", protocol::kVersion}}},
-                 {"version", NC_VERSION},
-                 {"capabilities", {"lease", "path", "inline", "import", "buckets", "admission", "queue"}},
-                 {"pid", service.pid},
-                 {"started_ms", service.started_ms},
-                 {"store",
-                  {{"id", service.store.id()},
-                   {"path", service.store_path},
-                   {"read_only", service.read_only}}}});
+  return answer(
+      {{"protocol", {{"min", protocol::kMinVersion}, {"max", protocol::kVersion}}},
+       {"version", NC_VERSION},
+       {"capabilities", {"lease", "path", "inline", "import", "buckets", "admission", "queue"}},
+       {"pid", service.pid},
+       {"started_ms", service.started_ms},
+       {"store",
+        {{"id", service.store.id()},
+         {"path", service.store_path},
+         {"read_only", service.read_only}}}});
 }
 
 HttpResponse stats(Service& service, const HttpRequest& request) {

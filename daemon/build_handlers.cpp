@@ -56,9 +56,16 @@ HttpResponse lost(const std::string& lease) {
 // What an answer says beside how it went.
 struct Told {
   std::string lease;
+  ActionKey key;
+  std::uint64_t fence = 0;
   std::uint64_t expected = 0;
   bool learned = false;
 };
+
+// For those who wait for this build.
+void tell_waiters(Service& service, const Told& told, std::string_view progress) {
+  service.leases.heartbeat(told.lease, told.key, told.fence, progress);
+}
 
 HttpResponse answer_of(Service& service, const Told& told, const AdmissionQueue::Answer& went) {
   js::object object{{"expected_bytes", told.expected},
@@ -72,6 +79,7 @@ HttpResponse answer_of(Service& service, const Told& told, const AdmissionQueue:
       return lost(told.lease);
     }
     if (went.waited_ms > 0) {
+      tell_waiters(service, told, "builds");
       service.store.count(lease->request.name_space, "admission_wait_seconds",
                           static_cast<double>(went.waited_ms) / 1000);
     }
@@ -82,6 +90,7 @@ HttpResponse answer_of(Service& service, const Told& told, const AdmissionQueue:
     object["alone"] = went.granted.alone;
     object["build_timeout_ms"] = static_cast<Millis>(timeout_s * 1000);
   } else {
+    tell_waiters(service, told, "waits for memory");
     object["state"] = "waiting";
     object["ahead"] = went.ahead;
     object["running"] = went.running;
@@ -121,7 +130,7 @@ void admit(Service& service, Call call) {
   }
   ask.guess = service.settings.copy().size("build_memory_guess");
   const PeakBook::Estimate estimate = service.builds.expect(ask);
-  const Told told{ask.lease, estimate.bytes, estimate.learned};
+  const Told told{ask.lease, asked->key, asked->fence, estimate.bytes, estimate.learned};
   const auto went = service.builds.ask(
       ask, estimate.bytes,
       [&service, told, reply = call.reply](const AdmissionQueue::Answer& then) {

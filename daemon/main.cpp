@@ -112,9 +112,8 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   };
   Status served;
   {
-    Maintenance maintenance(
-        {[&] { store->maintain(); }, write_buckets, forget_old_work, leave_when_idle,
-         leave_with_parent});
+    Maintenance maintenance({[&] { store->maintain(); }, write_buckets, forget_old_work,
+                             leave_when_idle, leave_with_parent});
     log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
     starter.ready();
     notify_manager("READY=1");

@@ -32,7 +32,7 @@ struct Match {
   const Route* route = nullptr;
   std::string arg;    // what stood for the last {...}
   std::string outer;  // and for the one before, if there are two
-  Error error;  // when there is no route
+  Error error;        // when there is no route
   int status = 0;
 };
 // Splits the head's target (in `head.path`) and finds its route; checks the protocol version.

@@ -240,8 +240,8 @@ HttpResponse enqueue_work(Service& service, const HttpRequest& request) {
   fields.text("recording", recording, 64, is_namespace_name).digest("key", key);
   if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
   const js::value* given = object->if_contains("record");
-  const int said = (recording.empty() ? 0 : 1) + (object->contains("key") ? 1 : 0) +
-                   (given != nullptr ? 1 : 0);
+  const int said =
+      (recording.empty() ? 0 : 1) + (object->contains("key") ? 1 : 0) + (given != nullptr ? 1 : 0);
   if (said != 1) {
     return HttpResponse::error({Code::kInvalid, "the body says nothing to queue, or too much",
                                 "send one of key, recording, record"});
@@ -251,7 +251,8 @@ HttpResponse enqueue_work(Service& service, const HttpRequest& request) {
   if (!recording.empty()) {
     done = enqueue_recording(service, recording, sums);
   } else {
-    auto record = given != nullptr ? ActionRecord::parse(js::serialize(*given)) : service.work.find(key);
+    auto record =
+        given != nullptr ? ActionRecord::parse(js::serialize(*given)) : service.work.find(key);
     if (record.ok() && given != nullptr) {
       auto kept = service.work.record(kQueueRecording, *record);
       if (!kept.ok()) record = std::move(kept).error();
@@ -272,8 +273,8 @@ HttpResponse list_queue(Service& service, const HttpRequest& request) {
   if (const std::string_view text = request.query("state"); !text.empty()) {
     state = parse_job_state(text);
     if (!state) {
-      return HttpResponse::error({Code::kInvalid, "there is no such state",
-                                  "ask for queued, building, built or failed"});
+      return HttpResponse::error(
+          {Code::kInvalid, "there is no such state", "ask for queued, building, built or failed"});
     }
   }
   const std::size_t most = std::clamp<std::size_t>(*limit, 1, kPage);
@@ -299,8 +300,8 @@ HttpResponse take_work(Service& service, const HttpRequest& request) {
   fields.text("compiler", compiler);
   if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
   if (service.read_only) {
-    return HttpResponse::error({Code::kReadOnly, "the store is open for reading only",
-                                "ask a daemon that may write"});
+    return HttpResponse::error(
+        {Code::kReadOnly, "the store is open for reading only", "ask a daemon that may write"});
   }
   for (const Job& job : service.work.queue().next(WorkQueue::kMaxJobs)) {
     if (job.compiler.find(compiler) == std::string::npos) continue;
@@ -322,8 +323,7 @@ HttpResponse take_work(Service& service, const HttpRequest& request) {
     if (!lease.ok()) return HttpResponse::error(lease.error());
     if (*lease) return job_answer(service, *record, **lease);
   }
-  return answer(
-      {{"state", "empty"}, {"counts", counts_json(service.work.queue().counts())}});
+  return answer({{"state", "empty"}, {"counts", counts_json(service.work.queue().counts())}});
 }
 
 }  // namespace nc::daemon

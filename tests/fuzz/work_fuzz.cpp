@@ -1,5 +1,5 @@
-// What the daemon keeps of builds: recorded actions, jobs of the queue, rows of recordings, measured
-// peaks. What is read is written the same way.
+// What the daemon keeps of builds: recorded actions, jobs of the queue, rows of recordings,
+// measured peaks. What is read is written the same way.
 #include "daemon/action_record.hpp"
 #include "daemon/peak_book.hpp"
 #include "daemon/work.hpp"

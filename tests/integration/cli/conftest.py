@@ -45,7 +45,7 @@ def fill(home: Home) -> Filled:
     bert = daemon.store(
         "bert fw", {"kernel.so": big[::-1], "wrapper.py": b"x"}, 5_000, namespace="team-a", model="bert"
     )
-    small = daemon.store("mlp", {"wrapper.py": b"tiny"}, 100, compiler="inductor 2.12.0")
+    small = daemon.store("mlp", {"wrapper.py": b"tiny", "log": b"compiled well\n"}, 100, compiler="inductor 2.12.0")
     failed = daemon.fail("broken", "unsupported op", "line one\nline two\x1b[31m\n")
     assert daemon.acquire([("graph", "llama fw"), ("compiler", "inductor 2.13.0")])["state"] == "hit"
     daemon.post("/v1/bypass", {"namespace": "default", "reason": "random_op", "ticket": None, "count": 2})

@@ -23,6 +23,7 @@ def test_stats(shared: Filled) -> None:
     assert document["bypass_reasons"] == {"random_op": 2}
     assert document["health"]["ok"]
     assert document["kinds"]["graph"]["entries"] >= 3
+    assert document["builds"]["running"] == 0 and document["builds"]["budget_bytes"] > 0
 
     text = shared.home.ok("stats").out
     assert re.search(r"Hit rate +14\.3 %", text)
@@ -87,6 +88,11 @@ def test_show_a_failure(shared: Filled) -> None:
     text = shared.home.ok("show", shared.failed).out
     assert "unsupported op" in text and "  line two" in text
     assert "\x1b" not in text  # nobody's log drives the terminal
+    log = shared.home.ok("show", shared.failed, "--log").out
+    assert log.startswith("line one\nline two ") and "\x1b" not in log
+    assert shared.home.json("show", "show", shared.failed, "--log")["log"] == document["failure"]["log"]
+    assert shared.home.ok("show", shared.small, "--log").out == "compiled well\n"
+    assert "without a log" in shared.home.fails(1, "show", shared.llama, "--log").err
 
 
 def test_misses(shared: Filled) -> None:

@@ -172,7 +172,15 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("DELETE", f"/v1/leases/{lease['id']}?key={b}&fence={lease['fence']}")
     call("POST", f"/v1/actions/{a}/acquire", {}, fits=False)
 
-    record = {"v": 1, "key": key_of("q"), "namespace": "default", "kind": "neff", "label": "q", "program": "t", "model": "m"}
+    record = {
+        "v": 1,
+        "key": key_of("q"),
+        "namespace": "default",
+        "kind": "neff",
+        "label": "q",
+        "program": "t",
+        "model": "m",
+    }
     record |= {"compiler": "stub 1", "parts": parts_of("q"), "argv": ["compile", "{in/model}"], "env": {"A": "b"}}
     record["inputs"] = [{"name": "model", "digest": digest(small), "size": len(small), "mode": 0o644}]
     recorded = f"/v1/recordings/run/actions/{key_of('q')}"

@@ -64,6 +64,7 @@ TEST_F(BuildRequests, ABuildIsAdmittedAndAnotherWaits) {
   EXPECT_EQ(reply.json.at("budget_bytes"), 1'000'000'000);
   EXPECT_EQ(reply.json.at("reserved_bytes"), 600'000'000);
   EXPECT_EQ(h.counter("admission_waits"), 1);
+  EXPECT_EQ(h.table.find(b.lease.id)->progress, "waits for memory");
   const auto shown = builds();
   EXPECT_EQ(shown.at("running").as_array().size(), 1U);
   EXPECT_EQ(std::string(shown.at("waiting").at(0).at("key").as_string()), h.key("b"));
