@@ -210,6 +210,22 @@ std::optional<ForeignPlace> ForeignPlace::from(const KeyParts& parts) {
   return place;
 }
 
+std::optional<ForeignPlace> ForeignPlace::from_command(std::string_view input,
+                                                       std::string_view compiler) {
+  constexpr std::string_view kProgram = "neuronx-cc ";
+  constexpr std::string_view kInput = "model.";
+  if (!compiler.starts_with(kProgram) || !input.starts_with(kInput)) return std::nullopt;
+  input.remove_prefix(kInput.size());
+  for (const std::string_view suffix : {".hlo_module.pb", ".hlo.pb"}) {
+    if (!input.ends_with(suffix)) continue;
+    ForeignPlace place{Layout::kNeuronCache,
+                       std::string(kCompilerPrefix).append(compiler.substr(kProgram.size())),
+                       std::string(input.substr(0, input.size() - suffix.size()))};
+    if (is_compiler_dir(place.compiler) && is_module_name(place.name)) return place;
+  }
+  return std::nullopt;
+}
+
 std::string ForeignPlace::path() const {
   if (layout == Layout::kNeffCache) {
     return fmt::format("{}/{}/{}.neff", name.substr(0, 2), name.substr(2, 2), name);

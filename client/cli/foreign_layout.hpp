@@ -36,6 +36,10 @@ struct ForeignPlace {
   KeyParts parts() const;
   // nullopt: parts of another kind, or none that make a sound path.
   static std::optional<ForeignPlace> from(const KeyParts& parts);
+  // Of what the neuronx-cc wrapper built for libneuronxla, which names its inputs after the module
+  // ("model.MODULE_GRAPH+FLAGS.hlo_module.pb"); `compiler`: "neuronx-cc VERSION".
+  static std::optional<ForeignPlace> from_command(std::string_view input,
+                                                  std::string_view compiler);
   std::string path() const;  // relative: of the file, or of the directory
 };
 

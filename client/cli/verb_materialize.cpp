@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -175,6 +176,53 @@ void report(const Context& context, Layout layout, const std::string& root, cons
   }
 }
 
+struct Candidate {
+  ForeignPlace place;
+  client::EntryManifest manifest;
+  bool imported = false;  // else built by the wrapper
+  bool ambiguous = false;
+};
+using Candidates = std::map<std::string, Candidate>;  // by path
+
+Digest neff_of(const client::EntryManifest& manifest) {
+  for (const client::OutputInfo& output : manifest.outputs) {
+    if (output.name == kNeffOutput) return output.digest;
+  }
+  return {};
+}
+
+// The entries that have a place in the layout. What was imported into a place has precedence over
+// what the wrapper built for it; of different things that the wrapper built, none can be told to be
+// the one.
+Result<Candidates> placed(client::Client& client, Layout layout,
+                          const std::vector<client::EntrySummary>& entries) {
+  Candidates out;
+  Progress progress("reading entries");
+  std::uint64_t seen = 0;
+  for (const client::EntrySummary& entry : entries) {
+    progress.update(++seen, entries.size(), entry.label);
+    const auto key = ActionKey::from_hex(entry.key);
+    if (!key || entry.failed) continue;
+    auto manifest = client.manifest(*key);
+    if (manifest.is(Code::kNotFound)) continue;  // removed meanwhile
+    if (!manifest.ok()) return std::move(manifest).error();
+    auto place = ForeignPlace::from(manifest->parts);
+    const bool imported = place.has_value();
+    if (!imported) place = ForeignPlace::from_command(manifest->label, manifest->compiler);
+    if (!place || place->layout != layout) continue;
+    const std::string path = place->path();
+    const auto [at, fresh] = out.try_emplace(path, Candidate{*place, *manifest, imported, false});
+    Candidate& first = at->second;
+    if (fresh || (first.imported && !imported)) continue;
+    if (imported) {
+      first = Candidate{*place, *std::move(manifest), true, false};
+    } else if (neff_of(first.manifest) != neff_of(*manifest)) {
+      first.ambiguous = true;
+    }
+  }
+  return out;
+}
+
 Result<int> run(Context& context) {
   const auto name = context.option("layout");
   if (!name)
@@ -192,29 +240,25 @@ Result<int> run(Context& context) {
   }
   client::Client& client = session.client();
   NC_ASSIGN(const std::vector<client::EntrySummary> entries, all_entries(client, filter, nullptr));
-  Writer writer(client, root);
-  std::vector<ForeignSkip> skipped;
-  std::uint64_t fitting = 0;
-  {
-    Progress progress("writing");
-    std::uint64_t seen = 0;
-    for (const client::EntrySummary& entry : entries) {
-      progress.update(++seen, entries.size(), entry.label);
-      const auto key = ActionKey::from_hex(entry.key);
-      if (!key || entry.failed) continue;
-      auto manifest = client.manifest(*key);
-      if (manifest.is(Code::kNotFound)) continue;  // removed meanwhile
-      if (!manifest.ok()) return std::move(manifest).error();
-      const auto place = ForeignPlace::from(manifest->parts);
-      if (!place || place->layout != layout) continue;
-      ++fitting;
-      NC_TRY(writer.write(*place, *manifest, skipped));
-    }
-  }
-  if (fitting == 0) {
+  NC_ASSIGN(const Candidates candidates, placed(client, layout, entries));
+  if (candidates.empty()) {
     return Error{Code::kNotFound,
                  fmt::format("no entry fits that has a place in the layout {}", *name),
                  fmt::format("entries get one by `neuroncache import --from {}`", *name)};
+  }
+  Writer writer(client, root);
+  std::vector<ForeignSkip> skipped;
+  {
+    Progress progress("writing");
+    std::uint64_t done = 0;
+    for (const auto& [path, candidate] : candidates) {
+      if (candidate.ambiguous) {
+        skipped.push_back({path, "was built several times, with different results"});
+      } else {
+        NC_TRY(writer.write(candidate.place, candidate.manifest, skipped));
+      }
+      progress.update(++done, candidates.size(), path);
+    }
   }
   report(context, layout, root, writer.totals(), skipped);
   return writer.totals().written + writer.totals().present > 0 ? kOk : kFailed;
@@ -236,8 +280,11 @@ extern constinit const Verb kMaterializeVerb{
     .details =
         "For tools that read their own directory and ask nobody: the cache of native TorchNeuron\n"
         "(neff-cache) or the persistent cache of libneuronxla (neuron-cache). Entries that were\n"
-        "imported from such a cache know their place in it; others are not laid out, because the\n"
-        "names are hashes that only the owner of the layout can make.\n\n"
+        "imported from such a cache know their place in it, and so does what the neuronx-cc "
+        "wrapper\n"
+        "built for libneuronxla (without graph and flags). Others are not laid out, because the "
+        "names\n"
+        "are hashes that only the owner of the layout can make.\n\n"
         "What is in DIR stays; a directory that is locked is left alone. Files are copies.",
     .arguments = kArguments,
     .options = kOptions,

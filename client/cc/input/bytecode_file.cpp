@@ -159,7 +159,7 @@ bool BytecodeFile::read_resources(BytecodeCursor offsets, BytecodeCursor data) {
     all.emplace_back(std::string(dialects[resource.dialect].name).append(".").append(resource.key),
                      resource.digest);
   }
-  std::sort(all.begin(), all.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   CanonicalHash out("mlir-bytecode resources");
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i > 0 && all[i].first == all[i - 1].first) return false;

@@ -8,7 +8,7 @@ namespace nc::cc {
 namespace {
 
 constexpr std::string_view kUnknown = "?";
-constexpr std::string_view kNothing = "";
+constexpr std::string_view kNothing;
 
 // Place in the list: the code in the file.
 constexpr std::array kBuiltinAttributes = {

@@ -121,6 +121,29 @@ def test_what_is_there_stays(home: Home, tmp_path: Path) -> None:
     assert home.json("materialize", "materialize", "--layout", "neuron-cache", str(laid))["present"] == 1
 
 
+def test_what_was_built_for_libneuronxla_has_a_place(home: Home, tmp_path: Path) -> None:
+    home.ok("daemon", "start")
+    daemon = home.connect()
+    built = {"kind": "neff", "compiler": "neuronx-cc 2.20.9961.0+0acef03a"}
+    daemon.store(f"model.{MODULE}.hlo_module.pb", {"neff": b"NEFF built"}, **built)
+    daemon.store("model.MODULE_7+d41d8cd9.hlo.pb", {"neff": b"once"}, **built)
+    for name, neff in [("a", b"one"), ("b", b"other"), ("c", b"same"), ("d", b"same")]:
+        label = f"model.MODULE_{9 if name in 'ab' else 10}+d41d8cd9.hlo_module.pb"
+        daemon.store(name, {"neff": neff}, label=label, **built)
+    daemon.store("module.mlir", {"neff": b"no place"}, **built)
+    daemon.store("model.MODULE_8+d41d8cd9.hlo.pb", {"neff": b"x"}, kind="neff", compiler="neuronx-cc ../../x")
+    daemon.close()
+    laid = tmp_path / "laid"
+    document = home.json("materialize", "materialize", "--layout", "neuron-cache", str(laid))
+    assert document["written"] == 3
+    assert [Path(skip["path"]).name for skip in document["skipped"]] == ["MODULE_9+d41d8cd9"]
+    assert tree(laid) == {
+        f"{COMPILER}/MODULE_10+d41d8cd9/model.neff": b"same", f"{COMPILER}/MODULE_10+d41d8cd9/model.done": b"",
+        f"{COMPILER}/{MODULE}/model.neff": b"NEFF built", f"{COMPILER}/{MODULE}/model.done": b"",
+        f"{COMPILER}/MODULE_7+d41d8cd9/model.neff": b"once", f"{COMPILER}/MODULE_7+d41d8cd9/model.done": b"",
+    }  # fmt: skip
+
+
 def test_a_write_to_what_was_laid_out_does_not_reach_the_store(home: Home, tmp_path: Path) -> None:
     home.ok("import", "--from", "neff-cache", str(neff_cache(tmp_path / "cache")))
     laid = tmp_path / "laid"
