@@ -79,7 +79,7 @@ class Writer {
         NC_TRY(fetch(one, dir + "/" + one.name));
     }
     NC_TRY(fetch(neff, path));
-    const Status unlogged = real_filesystem().remove(dir + "/model.log");  // of a failure before
+    Status unlogged = real_filesystem().remove(dir + "/model.log");  // of a failure before
     if (!unlogged.ok() && !unlogged.is(Code::kNotFound)) return unlogged;
     NC_TRY(real_filesystem().write_atomically(dir + "/model.done", {}, 0644));
     ++totals_.written;
