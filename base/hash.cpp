@@ -5,7 +5,10 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
+// The plain functions: the others first bring up the whole library and read its settings file,
+// which takes a program longer than all that it hashes.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 
 // Inlined: the compiler then uses the widest vectors that the build allows, and short inputs cost
 // no call.
@@ -16,12 +19,6 @@ namespace nc {
 namespace {
 
 constexpr std::string_view kActionTag{"neuroncache-action-v1\0", 22};
-
-// Fetched once: OpenSSL 3 otherwise looks the algorithm up at every start of a hash.
-const EVP_MD* sha256_algorithm() {
-  static const EVP_MD* const kAlgorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  return kAlgorithm;
-}
 
 // SHA-256 of memory fails only when OpenSSL is broken or memory is out; no caller could go on.
 void require(int ok) {
@@ -40,8 +37,10 @@ std::optional<Sha256> Sha256::from_hex(std::string_view hex) {
 
 Sha256 Sha256::of(Bytes bytes) {
   Sha256 value;
-  require(EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(value.raw.data()),
-                     nullptr, sha256_algorithm(), nullptr));
+  SHA256_CTX context;
+  require(SHA256_Init(&context));
+  require(SHA256_Update(&context, bytes.data(), bytes.size()));
+  require(SHA256_Final(reinterpret_cast<unsigned char*>(value.raw.data()), &context));
   return value;
 }
 
@@ -50,11 +49,8 @@ std::string Sha256::hex() const {
 }
 
 struct Sha256Hasher::Impl {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  Impl() { require(EVP_DigestInit_ex(context, sha256_algorithm(), nullptr)); }
-  ~Impl() { EVP_MD_CTX_free(context); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+  SHA256_CTX context;
+  Impl() { require(SHA256_Init(&context)); }
 };
 
 Sha256Hasher::Sha256Hasher() : impl_(std::make_unique<Impl>()) {}
@@ -63,13 +59,12 @@ Sha256Hasher::Sha256Hasher(Sha256Hasher&&) noexcept = default;
 Sha256Hasher& Sha256Hasher::operator=(Sha256Hasher&&) noexcept = default;
 
 void Sha256Hasher::update(Bytes bytes) {
-  require(EVP_DigestUpdate(impl_->context, bytes.data(), bytes.size()));
+  require(SHA256_Update(&impl_->context, bytes.data(), bytes.size()));
 }
 
 Sha256 Sha256Hasher::finish() {
   Sha256 value;
-  require(EVP_DigestFinal_ex(impl_->context, reinterpret_cast<unsigned char*>(value.raw.data()),
-                             nullptr));
+  require(SHA256_Final(reinterpret_cast<unsigned char*>(value.raw.data()), &impl_->context));
   return value;
 }
 
