@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,20 +45,26 @@ def daemon(short_dir: Path) -> Iterator[Daemon]:
 
 
 class Chain:
-    """Programs that use the shim, the daemon and the emulated toolchain, with a log of what is compiled."""
+    """Programs that use the shim, the daemon, the wrapper and the emulated toolchain, with a log of what is compiled."""
 
     def __init__(self, directory: Path, daemon: Daemon) -> None:
-        self.directory = directory
+        wrapper = daemon.program.parents[1] / "libexec" / "neuronx-cc"
+        assert os.access(wrapper, os.X_OK), f"the wrapper is not built: {wrapper}"
         self.log = directory / "compiles.log"
         self.programs = Programs(
             directory,
             {
                 **daemon.env,
+                "PATH": f"{wrapper.parent}:{os.environ['PATH']}",
                 "PYTHONPATH": f"{SHIM}:{EMULATOR}",
                 "NEURON_EMULATOR_LOG": str(self.log),
                 "TORCH_NEURONX_NEFF_CACHE_DIR": str(directory / "neff"),
             },
         )
+
+    def run(self, code: str, *arguments: str, env: Mapping[str, str] | None = None) -> Any:
+        """The JSON that a program prints last."""
+        return self.programs.start(code, *arguments, env=env).wait(timeout=1500).value
 
     def compiles(self) -> int:
         """How often the compiler itself has run."""

@@ -1,6 +1,7 @@
 """Trains a perceptron on batches of many lengths, with `torch.compile(backend="neuron")` on the emulated toolchain.
 
-Run by .venv-neuron/bin/python with this folder on PYTHONPATH and PATH. With NEURONCACHE_ENABLED=0 each length is compiled for itself.
+Run by .venv-neuron/bin/python with this folder on PYTHONPATH and PATH. Without the line that enables neuroncache the second length
+is an error: Dynamo takes the size as open then, which the backend refuses.
 """
 
 from __future__ import annotations
