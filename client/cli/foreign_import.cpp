@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "client/cli/foreign_key.hpp"
 #include "client/cli/foreign_layout.hpp"
 #include "client/cli/output.hpp"
 #include "client/cli/session.hpp"
@@ -17,6 +18,7 @@ namespace {
 
 struct Totals {
   std::uint64_t imported = 0;
+  std::uint64_t keyed = 0;  // the wrapper finds them
   std::uint64_t present = 0;
   std::uint64_t blobs = 0;
   std::uint64_t bytes = 0;
@@ -33,7 +35,7 @@ std::string compiler_text(const ForeignPlace& place) {
   return "neuronx-cc " + place.compiler.substr(place.compiler.find('-') + 1);
 }
 
-client::EntryManifest manifest_of(const ForeignEntry& entry, const ActionKey& key) {
+client::EntryManifest manifest_of(const ForeignEntry& entry, KeyParts parts, const ActionKey& key) {
   client::EntryManifest manifest;
   manifest.key = key;
   manifest.kind = "neff";
@@ -41,7 +43,7 @@ client::EntryManifest manifest_of(const ForeignEntry& entry, const ActionKey& ke
   manifest.compiler = compiler_text(entry.place);
   manifest.created_ms = system_clock().wall_ms();
   manifest.producer = {host_name(), ::getpid(), "neuroncache import", NC_VERSION};
-  manifest.parts = entry.place.parts();
+  manifest.parts = std::move(parts);
   manifest.meta = {
       {"layout", std::string(layout_name(entry.place.layout))},
       {"place", entry.place.path()},
@@ -65,7 +67,7 @@ class ForeignImporter {
       return {};
     }
     if (!there.is(Code::kNotFound)) return std::move(there).error();
-    client::EntryManifest manifest = manifest_of(entry, key);
+    client::EntryManifest manifest = manifest_of(entry, entry.place.parts(), key);
     for (const auto& [name, path] : entry.files) {
       auto output = upload(name, path);
       // Somebody else writes to it, or takes it away.
@@ -80,6 +82,30 @@ class ForeignImporter {
     NC_ASSIGN(const bool published,
               client_.commit_import(key, client::codec::manifest_text(manifest)));
     ++(published ? totals_.imported : totals_.present);
+    return {};
+  }
+
+  // Under the wrapper's key as well, with what a compiler that succeeds leaves.
+  Status take_for_wrapper(const ForeignEntry& entry, const WrapperKeys& keys,
+                          std::vector<ForeignSkip>& not_keyed) {
+    auto parts = keys.parts_of(entry);
+    if (!parts.ok()) {
+      not_keyed.push_back({entry.place.path(), parts.error().message});
+      return {};
+    }
+    NC_ASSIGN(const ActionKey key, action_key(*parts));
+    client::EntryManifest manifest = manifest_of(entry, *std::move(parts), key);
+    manifest.meta["not_known"] = "the environment of the compile: taken to be that of the import";
+    auto neff = upload(std::string(kNeffOutput), entry.files.at(std::string(kNeffOutput)));
+    if (!neff.ok()) return std::move(neff).error();
+    manifest.outputs.push_back(std::move(*neff));
+    constexpr std::string_view kPass = "Compiler status PASS\n";
+    const Digest digest = Digest::of(as_bytes(kPass));
+    NC_TRY(client_.upload(digest, as_bytes(kPass), {}));
+    for (const char* name : {"stdout", "log"})
+      manifest.outputs.push_back({name, digest, kPass.size(), 0644});
+    NC_TRY(client_.commit_import(key, client::codec::manifest_text(manifest)));
+    ++totals_.keyed;
     return {};
   }
 
@@ -108,7 +134,14 @@ class ForeignImporter {
 };
 
 void report(const Context& context, std::string_view layout, const std::string& root,
-            std::size_t entries, const Totals& t, const std::vector<ForeignSkip>& skipped) {
+            std::size_t entries, const Totals& t, const std::vector<ForeignSkip>& skipped,
+            const std::vector<ForeignSkip>& not_keyed) {
+  const auto list = [](const std::vector<ForeignSkip>& skips) {
+    bj::array out;
+    for (const ForeignSkip& skip : skips)
+      out.push_back(bj::object{{"path", skip.path}, {"reason", skip.reason}});
+    return out;
+  };
   switch (context.format()) {
     case Format::kText:
       print(fmt::format("Imported {} ({}, {}); {} there already.\n",
@@ -118,11 +151,14 @@ void report(const Context& context, std::string_view layout, const std::string& 
                         counted(static_cast<double>(t.present), "was", "were")));
       for (const ForeignSkip& skip : skipped)
         print(fmt::format("Left out: {} {}\n", printable(skip.path), printable(skip.reason)));
+      if (t.keyed > 0) {
+        print(fmt::format("The wrapper finds {} of them.\n", t.keyed));
+      }
+      for (const ForeignSkip& skip : not_keyed)
+        print(fmt::format("Not for the wrapper: {} {}\n", printable(skip.path),
+                          printable(skip.reason)));
       break;
-    case Format::kJson: {
-      bj::array left_out;
-      for (const ForeignSkip& skip : skipped)
-        left_out.push_back(bj::object{{"path", skip.path}, {"reason", skip.reason}});
+    case Format::kJson:
       print_json(bj::object{{"layout", layout},
                             {"directory", root},
                             {"entries", entries},
@@ -130,14 +166,15 @@ void report(const Context& context, std::string_view layout, const std::string& 
                             {"present", t.present},
                             {"blobs", t.blobs},
                             {"bytes", t.bytes},
-                            {"skipped", std::move(left_out)}});
+                            {"keyed", t.keyed},
+                            {"skipped", list(skipped)},
+                            {"not_keyed", list(not_keyed)}});
       break;
-    }
     case Format::kTab:
       print(fmt::format(
-          "directory\tlayout\tentries\timported\tpresent\tblobs\tbytes\tskipped\n{}\t{}\t{}\t{}\t{}"
-          "\t{}\t{}\t{}\n",
-          printable(root), layout, entries, t.imported, t.present, t.blobs, t.bytes,
+          "directory\tlayout\tentries\timported\tpresent\tblobs\tbytes\tkeyed\tskipped\n{}\t{}\t{}"
+          "\t{}\t{}\t{}\t{}\t{}\t{}\n",
+          printable(root), layout, entries, t.imported, t.present, t.blobs, t.bytes, t.keyed,
           skipped.size()));
       break;
   }
@@ -155,13 +192,23 @@ Result<int> import_foreign(Context& context, const std::string& layout, const st
   const std::string root = std::filesystem::absolute(where, ec).lexically_normal();
   // Before a daemon is started: what is no such cache is refused at once.
   NC_ASSIGN(ForeignScan scan, scan_layout(from, root));
+  std::optional<WrapperKeys> keys;
+  if (const auto compiler = context.option("compiler")) {
+    if (from != Layout::kNeuronCache) {
+      return Error{Code::kInvalid, "a neff-cache does not keep what the wrapper's key is made of",
+                   "leave --compiler out, or import a neuron-cache"};
+    }
+    NC_ASSIGN(keys, WrapperKeys::open(*compiler, context.store_dir()));
+  }
   NC_ASSIGN(Session session, Session::open(context, Session::Need::kChange));
+  std::vector<ForeignSkip> not_keyed;
   ForeignImporter importer(session.client());
   {
     Progress progress("importing");
     std::uint64_t done = 0;
     for (const ForeignEntry& entry : scan.entries) {
       Status taken = importer.take(entry, scan.skipped);
+      if (taken.ok() && keys) taken = importer.take_for_wrapper(entry, *keys, not_keyed);
       if (!taken.ok()) {
         Error error = std::move(taken).error().context(entry.place.path());
         error.action += error.action.empty() ? "run the same command again: it skips what is there"
@@ -172,7 +219,7 @@ Result<int> import_foreign(Context& context, const std::string& layout, const st
     }
   }
   const Totals& totals = importer.totals();
-  report(context, layout, root, scan.entries.size(), totals, scan.skipped);
+  report(context, layout, root, scan.entries.size(), totals, scan.skipped, not_keyed);
   return totals.imported + totals.present > 0 ? kOk : kFailed;
 }
 

@@ -76,7 +76,9 @@ Result<int> run(Context& context) {
 constexpr ArgumentSpec kArguments[] = {
     {"FILE", "A file that `neuroncache export` wrote; with --from, a directory.", true, false, ""}};
 constexpr OptionSpec kOptions[] = {
-    {"from", "LAYOUT", "Take over the cache of another tool.", kLayoutNames}};
+    {"from", "LAYOUT", "Take over the cache of another tool.", kLayoutNames},
+    {"compiler", "PATH",
+     "The neuronx-cc that built a neuron-cache: then its entries are for the wrapper, too.", ""}};
 
 }  // namespace
 
@@ -91,7 +93,11 @@ extern constinit const Verb kImportVerb{
         "(neff-cache) or of libneuronxla (neuron-cache). Failed, locked and unfinished compiles "
         "are\n"
         "left out and named. These caches do not say all that went into a compile, so the entries\n"
-        "are kept under the names they have there and are laid out again by `materialize`.\n\n"
+        "are kept under the names they have there and are laid out again by `materialize`. With\n"
+        "--compiler, entries of a neuron-cache that hold graph and flags, and that a compiler of "
+        "just\n"
+        "this version built, are kept under the key of the neuronx-cc wrapper as well. The\n"
+        "environment is part of that key: run the import in that of the programs.\n\n"
         "What an entry holds is loaded and run by the programs that use it: import only files from "
         "people you trust.",
     .arguments = kArguments,

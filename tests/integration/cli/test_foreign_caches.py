@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from cli_support import Home, action_key
+from cli_support import BIN, Home, action_key
 
 KEY = "ab12" + "0123456789abcdef" + "0123456789ab"
 COMPILER = "neuronxcc-2.20.9961.0+0acef03a"
@@ -169,3 +170,60 @@ def test_what_cannot_be_imported(home: Home, tmp_path: Path, layout: str) -> Non
     home.fails(2, "materialize", str(tmp_path / "out"))
     home.fails(1, "materialize", "--layout", layout, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def fake_compiler(directory: Path, version: str = COMPILER.removeprefix("neuronxcc-")) -> Path:
+    program = put(
+        directory / "neuronx-cc",
+        f"""#!/bin/sh
+[ "$1" = --version ] && echo "NeuronX Compiler version {version}" && exit 0
+exit 99
+""".encode(),
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_the_wrapper_finds_what_was_imported_with_its_compiler(home: Home, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    flags = b'["--model-type=transformer", "--target=trn2", "--auto-cast=none"]'
+    hlo = b"an HLO module"
+    module(cache, MODULE, hlo=hlo, flags=flags, neff=b"NEFF" * 30_000, done=b"")
+    module(cache, NAMED, hlo=hlo, flags=b"no list", neff=b"NEFF 2", done=b"")
+    compiler = fake_compiler(tmp_path / "real")
+    document = home.json("import-from", "import", "--from", "neuron-cache", "--compiler", str(compiler), str(cache))
+    assert document["imported"] == 2 and document["keyed"] == 1
+    assert [Path(skip["path"]).name for skip in document["not_keyed"]] == [NAMED]
+
+    source = put(tmp_path / "work" / f"model.{MODULE}.hlo_module.pb", hlo)
+    output = tmp_path / "work" / "out.neff"
+    command = ["compile", "--framework=XLA", str(source), "--output", str(output), "--auto-cast=none", "--verbose=35"]
+    command += ["--model-type=transformer", "--target=trn2"]
+    env = {**home.env, "PATH": f"{compiler.parent}:{home.env['PATH']}"}
+
+    def wrapper(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(BIN.parent / "libexec" / "neuronx-cc"), *command, *more],
+            env=env, cwd=tmp_path / "work", capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    ran = wrapper()
+    assert ran.returncode == 0 and "Compiler status PASS" in ran.stdout, ran
+    assert output.read_bytes() == b"NEFF" * 30_000
+    assert wrapper("-O1").returncode == 99  # another flag: that was never compiled
+
+    # Another version did not build it.
+    other = fake_compiler(tmp_path / "other", "2.21.1.0+12345678")
+    document = home.json("import-from", "import", "--from", "neuron-cache", "--compiler", str(other), str(cache))
+    assert document["keyed"] == 0 and len(document["not_keyed"]) == 2
+
+
+def test_which_compiler_must_be_sound(home: Home, tmp_path: Path) -> None:
+    cache = neuron_cache(tmp_path / "cache")
+    ran = home.run("import", "--from", "neuron-cache", "--compiler", str(tmp_path / "absent"), str(cache))
+    assert ran.status != 0 and "absent" in ran.err
+    home.fails(
+        2, "import", "--from", "neff-cache", "--compiler", str(fake_compiler(tmp_path / "real")),
+        str(neff_cache(tmp_path / "neffs")),
+    )  # fmt: skip
+    assert home.daemons() == []
