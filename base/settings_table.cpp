@@ -76,6 +76,11 @@ constexpr SettingSpec kTable[] = {
      "The neuronx-cc behind the wrapper. Unset: the next one on PATH."},
     {"progress", T::kChoice, "auto", "auto|on|off", false, "client",
      "Whether the neuronx-cc wrapper says whom it waits for. auto: on a terminal."},
+    {"record", T::kString, "", "", false, "all",
+     "Name of a recording: what is looked up is noted under it with its outcome, and neuronx-cc "
+     "commands are kept with all that is needed to run them again."},
+    {"record_inputs", T::kBool, "true", "", false, "client",
+     "Whether `record` keeps the inputs of neuronx-cc commands, or only their outcomes."},
     {"retry_failed", T::kBool, "false", "", false, "client",
      "The neuronx-cc wrapper compiles again what is remembered as failed."},
     {"cpu_class", T::kChoice, "auto", "auto|x86-64-v3|x86-64-v4", false, "shim",

@@ -334,6 +334,22 @@ Result<std::uint64_t> Client::clear_queue() {
   return json::natural(o, "removed");
 }
 
+Result<OutcomePage> Client::outcomes(std::string_view recording, std::string_view after,
+                                     std::size_t limit) {
+  std::string target = fmt::format("{}/{}/outcomes?limit={}", protocol::kRecordings,
+                                   codec::escape(recording), limit);
+  if (!after.empty()) target += "&after=" + codec::escape(after);
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::move(target)));
+  return codec::outcome_page(o);
+}
+
+Status Client::forget_outcomes(std::string_view recording) {
+  auto answer = impl_->perform(impl_->request(
+      "DELETE", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(recording))));
+  if (!answer.ok()) return std::move(answer).error();
+  return {};
+}
+
 Result<Client::Uploaded> Client::upload(const Digest& digest, Bytes bytes,
                                         const UploadOptions& options) {
   MemoryBody source(bytes);

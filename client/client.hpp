@@ -19,6 +19,7 @@
 #include "base/result.hpp"
 #include "client/bucket_types.hpp"
 #include "client/build_types.hpp"
+#include "client/outcome_types.hpp"
 #include "client/types.hpp"
 #include "client/work_types.hpp"
 
@@ -99,6 +100,11 @@ class Client {
   // `state`: queued, building, built, failed, or "" for all.
   Result<QueuePage> queue(std::string_view state, std::uint64_t after, std::size_t limit);
   Result<std::uint64_t> clear_queue();  // how many waited
+
+  // What became of the actions that were needed under the name of a recording, by key.
+  Result<OutcomePage> outcomes(std::string_view recording, std::string_view after,
+                               std::size_t limit);
+  Status forget_outcomes(std::string_view recording);
 
   struct UploadOptions {
     bool may_compress = true;  // false for outputs that are loaded by path

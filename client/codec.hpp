@@ -8,6 +8,7 @@
 #include "client/bucket_types.hpp"
 #include "client/build_types.hpp"
 #include "client/json.hpp"
+#include "client/outcome_types.hpp"
 #include "client/types.hpp"
 #include "client/work_types.hpp"
 
@@ -35,6 +36,7 @@ RecordedPage recorded_page(const json::bj::object& o);
 Enqueued enqueued(const json::bj::object& o);
 QueuePage queue_page(const json::bj::object& o);
 Result<Taken> taken(const json::bj::object& o);
+OutcomePage outcome_page(const json::bj::object& o);
 BuildsInfo builds(const json::bj::object& o);
 Hello hello(const json::bj::object& o);
 FailureInfo failure(const json::bj::object& o);

@@ -46,6 +46,7 @@ std::string acquire_body(const AcquireRequest& request) {
   put_unless_empty(o, "compiler", request.compiler);
   put_unless_empty(o, "model", request.model);
   put_unless_empty(o, "ticket", request.ticket);
+  put_unless_empty(o, "recording", request.recording);
   if (request.wait_ms > 0) o["wait_ms"] = request.wait_ms;
   if (request.retry) o["retry"] = true;
   if (!request.parts.empty()) o["parts"] = parts_array(request.parts);

@@ -117,9 +117,10 @@ struct AcquireRequest {
   std::string name_space = "default";
   std::string kind, label, program, compiler, model;
   bool lookup_only = false;
-  bool retry = false;  // skip a remembered failure
-  Millis wait_ms = 0;  // how long this one call may wait for another builder
-  std::string ticket;  // of an earlier kBuilding answer
+  bool retry = false;     // skip a remembered failure
+  Millis wait_ms = 0;     // how long this one call may wait for another builder
+  std::string ticket;     // of an earlier kBuilding answer
+  std::string recording;  // the outcome is kept under this name; "": it is not
   KeyParts parts;
 };
 

@@ -34,6 +34,7 @@ struct Asked {
   bool retry = false;
   Millis wait_ms = 0;
   std::string ticket;
+  std::string recording;  // "": of none
 };
 
 Result<Asked> parse(const HttpRequest& http) {
@@ -61,6 +62,9 @@ Result<Asked> parse(const HttpRequest& http) {
       fields.fail(Code::kInvalid, "retry", "is not true or false");
     else
       asked.retry = retry->get_bool();
+  }
+  if (const auto* name = fields.member("recording"); name != nullptr && !name->is_null()) {
+    fields.text("recording", asked.recording, 64, is_namespace_name);
   }
   NC_TRY(fields.done());
   if (intent != "build" && intent != "lookup") {
@@ -97,7 +101,9 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 
   // On a disk thread, like everything below.
   void run() {
-    if (auto known = recall(service_, asked_.request.key)) return answer_hit(*known);
+    if (asked_.recording.empty()) {
+      if (auto known = recall(service_, asked_.request.key)) return answer_hit(*known);
+    }
     auto hit = service_.store.lookup(asked_.request.key);
     if (!hit.ok() && !hit.is(Code::kCorrupt)) return fail(hit.error());
     if (hit.ok() && *hit) return answer_hit(**hit);
@@ -128,6 +134,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
       case LeaseTable::Answer::Kind::kGranted:
         return granted(answer.lease);
       case LeaseTable::Answer::Kind::kParked:
+        note_waiting();
         return service_.keeper.nudge();
       case LeaseTable::Answer::Kind::kBusy:
         return answer_building(answer.progress);
@@ -182,6 +189,9 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
   void answer_hit(const Hit& hit) {
+    if (recorded()) {
+      service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);
+    }
     HitMemo::Answer made{hit_tail(hit), hit.generation, seconds_saved(hit.manifest)};
     answer_hit(made);
     service_.hits.put(asked_.request.key, std::move(made));
@@ -197,10 +207,12 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   void answer_failure(const Failure& failure) {
     end_ticket();
     count("failures");
+    if (recorded()) service_.outcomes.refused(asked_.recording, asked_.request, failure);
     call_.reply(answer({{"state", "failed"}, {"failure", failure_json(failure)}}));
   }
 
   void answer_building(const Progress& progress) {
+    note_waiting();
     const Request& building = progress.lease.request;
     call_.reply(answer({{"state", "building"},
                         {"ticket", progress.ticket},
@@ -216,9 +228,18 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 
   js::value explain() {
     auto miss = service_.store.explain_miss(asked_.request);
+    if (recorded()) {
+      service_.outcomes.missed(asked_.recording, asked_.request,
+                               miss.ok() ? std::optional(*miss) : std::nullopt);
+    }
     if (miss.ok()) return miss_json(*miss);
     log::warn("acquire", "cannot explain a miss: {}", miss.error().text());
     return miss_json({"never_built", std::nullopt});
+  }
+
+  bool recorded() const { return !asked_.recording.empty(); }
+  void note_waiting() {
+    if (recorded()) service_.outcomes.waiting(asked_.recording, asked_.request);
   }
 
   void end_ticket() {
@@ -259,7 +280,8 @@ std::optional<HttpResponse> acquire_now(Service& service, const HttpRequest& req
   // Asked first because it is cheap, and usually the end of it.
   if (!service.hits.get(*ActionKey::from_hex(request.arg))) return std::nullopt;
   auto asked = parse(request);
-  if (!asked.ok() || !asked->ticket.empty()) return std::nullopt;
+  // What is recorded is written down, which this thread must not wait for.
+  if (!asked.ok() || !asked->ticket.empty() || !asked->recording.empty()) return std::nullopt;
   const auto known = recall(service, asked->request.key);
   if (!known) return std::nullopt;
   return take_hit(service, asked->request, *request.connection, *known, false);

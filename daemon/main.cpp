@@ -53,6 +53,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   NC_TRY(keeper.restore());
   NC_TRY(service.builds.restore(leases, initial, !read_only));
   NC_TRY(service.work.restore(leases, !read_only));
+  NC_TRY(service.outcomes.restore(!read_only));
   NC_TRY(keeper.start());
 
   if (!listener) {
@@ -68,6 +69,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     store->set_limits(store_options(now));
     service.builds.configure(now);
     service.work.configure(now);
+    service.outcomes.configure(now);
     if (auto level = log::parse_level(now.text("log_level")); level.ok()) log::set_level(*level);
   });
 
@@ -109,6 +111,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     if (clock.monotonic_ms() < next) return;
     next = clock.monotonic_ms() + kPauseMs;
     service.work.maintain();
+    service.outcomes.maintain();
   };
   Status served;
   {

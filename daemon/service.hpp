@@ -18,6 +18,7 @@
 #include "daemon/lease_keeper.hpp"
 #include "daemon/leases.hpp"
 #include "daemon/live_settings.hpp"
+#include "daemon/outcomes.hpp"
 #include "daemon/work.hpp"
 
 namespace nc::daemon {
@@ -47,7 +48,8 @@ struct Service {
         clock(c),
         processes(procs),
         builds(s, c, memory),
-        work(s, c) {
+        work(s, c),
+        outcomes(s, c) {
     keeper.add_follower(builds);
     keeper.add_follower(work);
   }
@@ -62,6 +64,7 @@ struct Service {
 
   Builds builds;
   Work work;
+  Outcomes outcomes;
 
   std::string store_path;
   std::string host;
@@ -122,6 +125,10 @@ HttpResponse enqueue_work(Service& service, const HttpRequest& request);
 HttpResponse list_queue(Service& service, const HttpRequest& request);
 HttpResponse clear_queue(Service& service, const HttpRequest& request);
 HttpResponse take_work(Service& service, const HttpRequest& request);
+
+// ---- What became of the actions of a recording (outcome_handlers.cpp) ----
+HttpResponse list_outcomes(Service& service, const HttpRequest& request);
+HttpResponse forget_outcomes(Service& service, const HttpRequest& request);
 
 // ---- Sizes seen and buckets planned (bucket_handlers.cpp) ----
 HttpResponse observe_sizes(Service& service, const HttpRequest& request);

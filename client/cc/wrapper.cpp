@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "base/filesystem.hpp"
+#include "client/cc/recording.hpp"
 #include "client/cc/session.hpp"
 #include "client/cc/waiting.hpp"
 
@@ -151,21 +154,22 @@ class Run {
     // The compiler says best what is wrong with its input.
     if (!action.ok()) return bypass("input");
     session_.action = *std::move(action);
+    recording_ = recording_name();
 
     auto answer = ask();
     if (!answer.ok()) return without_cache(answer.error().text());
     switch (answer->state) {
       case client::Acquired::State::kHit: {
         const Status delivered = deliver(session_, *client_, *answer);
-        if (delivered.ok()) return 0;
+        if (delivered.ok()) return recorded(0);
         client_->disconnect();
         return without_cache(delivered.error().text());
       }
       case client::Acquired::State::kLease:
-        return build(session_, *client_, answer->lease);
+        return recorded(build(session_, *client_, answer->lease));
       case client::Acquired::State::kFailed:
         if (answer->failure.failure_class == "deterministic")
-          return replay(session_, answer->failure);
+          return recorded(replay(session_, answer->failure));
         return without_cache(answer->failure.message);
       case client::Acquired::State::kMiss:
         return without_cache("the store is read-only and does not have this");
@@ -190,6 +194,7 @@ class Run {
     request.compiler = "neuronx-cc " + session_.identity.version();
     request.retry = session_.command.retry_failed;
     request.wait_ms = kWaitStepMs;
+    request.recording = recording_;
     WaitingLines lines(session_.settings.text("progress"));
     const auto limit = static_cast<Millis>(session_.settings.seconds("wait_timeout") * 1000);
     return client_->acquire_and_wait(std::move(request), limit,
@@ -197,6 +202,26 @@ class Run {
                                        lines.show(building);
                                        return true;
                                      });
+  }
+
+  // The command is served; what is left is for others, and its trouble is no trouble of the caller.
+  int recorded(int status) {
+    if (recording_.empty() || !session_.settings.boolean("record_inputs")) return status;
+    const Status done = record_action(session_, *client_, recording_, flags_variable_);
+    if (!done.ok()) say("not recorded: " + done.error().text());
+    return status;
+  }
+
+  // A name that cannot be one is said, and nothing is recorded.
+  std::string recording_name() const {
+    std::string name = session_.settings.text("record");
+    const bool fits = name.size() <= 64 && name != "." && name != ".." &&
+                      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+                      });
+    if (fits) return name;
+    say(fmt::format("'{}' cannot name a recording; nothing is recorded", name));
+    return {};
   }
 
   std::string identity_dir() const {
@@ -209,6 +234,7 @@ class Run {
   const std::vector<std::string>& argv_;
   Command flags_variable_;
   std::optional<client::Client> client_;
+  std::string recording_;
 };
 
 }  // namespace

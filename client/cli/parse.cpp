@@ -136,9 +136,16 @@ Status check(const Parsed& parsed) {
   return {};
 }
 
-}  // namespace
+// A verb that runs a command has it behind "--", where nothing is ours to understand.
+constexpr std::string_view kCommand = "COMMAND";
 
-Result<Parsed> parse(const std::vector<std::string>& words) {
+bool runs_a_command(std::string_view word) {
+  const Verb* verb = find_verb(word);
+  return verb != nullptr && std::any_of(verb->arguments.begin(), verb->arguments.end(),
+                                        [](const ArgumentSpec& a) { return a.name == kCommand; });
+}
+
+Result<Parsed> parse_words(const std::vector<std::string>& words) {
   Storage storage;
   CLI::App app;
   app.set_help_flag();
@@ -233,6 +240,19 @@ Result<Parsed> parse(const std::vector<std::string>& words) {
                  parsed.verb);
   }
   NC_TRY(check(parsed));
+  return parsed;
+}
+
+}  // namespace
+
+Result<Parsed> parse(const std::vector<std::string>& words) {
+  const auto mark = std::find(words.begin(), words.end(), "--");
+  if (mark == words.end() || std::none_of(words.begin(), mark, runs_a_command))
+    return parse_words(words);
+  NC_ASSIGN(Parsed parsed, parse_words({words.begin(), mark}));
+  const std::vector<std::string> command(mark + 1, words.end());
+  if (!parsed.help && runs_a_command(parsed.verb->name) && !command.empty())
+    parsed.values[std::string(kCommand)] = command;
   return parsed;
 }
 

@@ -17,6 +17,7 @@ enum Exit : int {
   kFailed = 1,       // it did not work, or the answer is no
   kUsage = 2,        // the command line or a setting is wrong
   kUnreachable = 3,  // nobody could be asked: no daemon, no answer
+  kMisses = 3,       // of `replay --fail-on-miss`: something was not there
 };
 
 struct OptionSpec {
@@ -54,7 +55,7 @@ std::span<const OptionSpec> global_options();
 extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVerifyVerb, kPinVerb,
     kUnpinVerb, kExportVerb, kImportVerb, kMaterializeVerb, kDaemonStartVerb, kDaemonStopVerb,
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
-    kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kCompletionVerb,
-    kVersionVerb, kHelpVerb;
+    kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kWarmupVerb,
+    kReplayVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

@@ -1,5 +1,4 @@
 // enable | disable: the directory of the `neuronx-cc` wrapper on PATH.
-#include <glob.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,34 +10,13 @@
 
 #include "base/filesystem.hpp"
 #include "client/cli/output.hpp"
+#include "client/cli/wrapper_place.hpp"
 
 namespace nc::cli {
 namespace {
 
 constexpr std::string_view kBegin = "# >>> neuroncache: neuronx-cc wrapper >>>";
 constexpr std::string_view kEnd = "# <<< neuroncache: neuronx-cc wrapper <<<";
-
-// Beside the programs of a build or a package, or in the Python package of the same environment.
-Result<std::string> wrapper_directory() {
-  std::array<char, PATH_MAX> buffer;
-  const ssize_t n = ::readlink("/proc/self/exe", buffer.data(), buffer.size());
-  if (n <= 0) return errno_error(errno, "cannot read", "/proc/self/exe");
-  const std::string prefix =
-      parent_dir(parent_dir(std::string(buffer.data(), static_cast<std::size_t>(n))));
-  for (const char* place :
-       {"/libexec", "/lib/neuroncache/libexec", "/lib/python3*/site-packages/neuroncache/libexec",
-        "/lib/python3*/dist-packages/neuroncache/libexec"}) {
-    glob_t found{};
-    std::string directory;
-    const std::string pattern = prefix + place + "/neuronx-cc";
-    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc > 0)
-      directory = parent_dir(found.gl_pathv[0]);
-    ::globfree(&found);
-    if (!directory.empty()) return directory;
-  }
-  return Error{Code::kNotFound, fmt::format("there is no neuronx-cc wrapper below {}", prefix),
-               "install neuroncache again"};
-}
 
 std::string shell_of(const Context& context) {
   if (const auto named = context.option("shell")) return *named;

@@ -24,6 +24,7 @@ const Verb* const kTable[] = {
     &kConfigSetVerb,    &kConfigExplainVerb,
     &kPlanShowVerb,     &kPlanSimulateVerb,
     &kEnableVerb,       &kDisableVerb,
+    &kWarmupVerb,       &kReplayVerb,
     &kDoctorVerb,       &kCompletionVerb,
     &kVersionVerb,      &kHelpVerb,
 };

@@ -41,6 +41,7 @@ max_waste: float
 job: str
 verify: str
 padded_random: str
+record: str
 
 # name -> (type, default, allowed choices or a pattern). Durations are given as "5s" and read as seconds.
 _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
@@ -62,6 +63,7 @@ _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "max_waste": ("number", 0.0, (0.0, 10.0)),
     "job": ("text", "", ()),
     "verify": ("choice", "first", ("off", "first", "sample")),
+    "record": ("name", "", ()),
     "padded_random": ("choice", "strict", ("strict", "statistical")),
 }
 
@@ -70,7 +72,7 @@ _OTHERS = frozenset(
     """read_only max_bytes max_entries min_free max_blob namespace_quota failure_ttl lease_ttl orphan_grace compression
     build_memory build_cores build_memory_guess build_timeout cancel_unwanted recordings_bytes recordings_ttl
     io_threads disk_threads max_connections request_timeout idle_exit drain log_file config
-    real_cc progress retry_failed""".split()
+    real_cc progress retry_failed record_inputs""".split()
 )
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -205,7 +207,7 @@ def _take(values: dict[str, tuple[Any, str]], name: str, value: Any, source: str
 
 
 def _check(name: str, value: Any) -> Any:
-    kind, _, choices = _TABLE[name]
+    kind, default, choices = _TABLE[name]
     text = str(value).strip()
     if kind == "bool":
         if isinstance(value, bool):
@@ -224,6 +226,8 @@ def _check(name: str, value: Any) -> Any:
         raise SettingError(f"'{name}' is '{text}'; a time is a number with ms, s, m, h or d, as in 5s")
     if kind == "choice" and text not in choices:
         raise SettingError(f"'{name}' is '{text}'; allowed are {', '.join(choices)}")
+    if kind == "name" and text == default:
+        return text
     if kind == "name" and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
         raise SettingError(f"'{name}' is '{text}'; allowed are 1 to 64 letters, digits, '.', '_' and '-'")
     if kind in ("int", "number"):

@@ -154,6 +154,8 @@ class Flight(Generic[T]):
             "compiler": self.compiler,
             "model": "",
         }
+        if recording := config.get("record"):
+            request["recording"] = recording
         patience: float = config.get("wait_timeout")
         started = time.monotonic()
         progress = Progress(self.label)

@@ -166,7 +166,16 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("POST", f"/v1/leases/{lease['id']}/fail", {}, fits=False)
     call("POST", f"/v1/leases/{lease['id']}/fail", failed)
     call("POST", f"/v1/leases/{lease['id']}/fail", failed)
-    assert acquire(b)["state"] == "failed"
+    assert acquire(b, recording="run")["state"] == "failed"
+    assert acquire(a, recording="run")["state"] == "hit"
+    missed = acquire(key_of("e"), recording="run", compiler="stub 1", parts=parts_of("e"))["lease"]
+    call("DELETE", f"/v1/leases/{missed['id']}?key={key_of('e')}&fence={missed['fence']}")
+    first = call("GET", "/v1/recordings/run/outcomes?limit=2").json
+    rest = call("GET", f"/v1/recordings/run/outcomes?after={first['next']}").json
+    outcomes = {one["key"]: one["outcome"] for one in first["outcomes"] + rest["outcomes"]}
+    assert outcomes == {a: "hit", b: "failed", key_of("e"): "unfinished"}
+    call("GET", "/v1/recordings/run/outcomes?limit=x", fits=False)
+    assert call("DELETE", "/v1/recordings/run/outcomes").json == {"forgotten": 3}
     lease = acquire(b, retry=True)["lease"]
     call("DELETE", f"/v1/leases/{lease['id']}?key={b}&fence={lease['fence']}")
     call("DELETE", f"/v1/leases/{lease['id']}?key={b}&fence={lease['fence']}")

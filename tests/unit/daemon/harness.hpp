@@ -40,6 +40,7 @@ class Harness {
     store.set_limits(store_options(settings.copy()));
     if (!service.builds.restore(table, settings.copy(), !read_only).ok()) std::abort();
     if (!service.work.restore(table, !read_only).ok()) std::abort();
+    if (!service.outcomes.restore(!read_only).ok()) std::abort();
   }
   ~Harness() {
     keeper.apply(table.drain());

@@ -1,0 +1,197 @@
+#include "client/cli/warm_run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+#include "base/filesystem.hpp"
+#include "client/cli/command_run.hpp"
+#include "client/cli/wrapper_place.hpp"
+
+namespace nc::cli {
+namespace {
+
+using client::ActionOutcome;
+
+constexpr Millis kLookMs = 1'000;
+constexpr Millis kPlainEveryMs = 30'000;
+
+// Counts while the command runs: a line that is rewritten on a terminal, now and then a plain one
+// where there is none.
+class Watching {
+ public:
+  Watching(client::Client& client, std::string recording, std::size_t before)
+      : client_(client),
+        recording_(std::move(recording)),
+        before_(before),
+        terminal_(::isatty(STDERR_FILENO) == 1),
+        started_(system_clock().monotonic_ms()),
+        next_(started_ + (terminal_ ? 0 : kPlainEveryMs)) {}
+  ~Watching() { wipe(); }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+
+  void look() {
+    const Millis now = system_clock().monotonic_ms();
+    if (now < next_) return;
+    next_ = now + (terminal_ ? kLookMs : kPlainEveryMs);
+    auto outcomes = all_outcomes(client_, recording_);
+    if (!outcomes.ok()) return;  // told at the end, if it lasts
+    WarmReport report;
+    report.outcomes = *std::move(outcomes);
+    std::string line = text(report.counts(), now);
+    if (line == last_) return;
+    last_ = line;
+    if (!terminal_) return note(line);
+    fmt::print(stderr, "\r\033[K{}", line);
+    std::fflush(stderr);
+    shown_ = true;
+  }
+
+ private:
+  std::string text(const WarmCounts& counts, Millis now) const {
+    std::string out = counts_text(counts);
+    if (counts.unfinished > 0) {
+      // While it runs, nothing is left undone yet.
+      const std::size_t at = out.rfind(", ");
+      out = fmt::format("{}, {} being built", out.substr(0, at), counts.unfinished);
+    }
+    const std::size_t done = counts.needed - counts.unfinished;
+    if (before_ > done && done > 0) {
+      const double elapsed_s = static_cast<double>(now - started_) / 1000;
+      const double left_s =
+          elapsed_s * static_cast<double>(before_ - done) / static_cast<double>(done);
+      out += fmt::format("; {} last time, about {} left", before_, format_duration(left_s));
+    }
+    return out;
+  }
+
+  void wipe() {
+    if (!shown_) return;
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+
+  client::Client& client_;
+  const std::string recording_;
+  const std::size_t before_;  // how many there were the last time
+  const bool terminal_;
+  const Millis started_;
+  Millis next_;
+  std::string last_;
+  bool shown_ = false;
+};
+
+std::vector<std::string> environment(const Context& context, const WarmPlan& plan) {
+  std::vector<std::string> env = process_environment();
+  set_variable(env, "NEURONCACHE", "1");
+  set_variable(env, "NEURONCACHE_RECORD", plan.recording);
+  if (!plan.keep_inputs) set_variable(env, "NEURONCACHE_RECORD_INPUTS", "0");
+  // The command must meet the daemon that we ask.
+  set_variable(env, "NEURONCACHE_SOCKET", context.socket_path());
+  set_variable(env, "NEURONCACHE_DIR", context.store_dir());
+  if (const auto config = context.option("config")) {
+    std::error_code ignored;
+    const auto full = std::filesystem::absolute(*config, ignored);
+    set_variable(env, "NEURONCACHE_CONFIG", full.string());
+  }
+  auto wrapper = wrapper_directory();
+  if (wrapper.ok()) {
+    const std::string path = variable_of(env, "PATH");
+    set_variable(env, "PATH", path.empty() ? *wrapper : *wrapper + ":" + path);
+  } else {
+    note(fmt::format("neuronx-cc commands are not recorded: {}", wrapper.error().text()));
+  }
+  return env;
+}
+
+}  // namespace
+
+Status check_recording_name(const std::string& name) {
+  const bool fits = !name.empty() && name.size() <= 64 && name != "." && name != ".." &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                             (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+                    });
+  if (fits) return {};
+  return Error{Code::kInvalid, fmt::format("'{}' cannot name a recording", name),
+               "use up to 64 letters, digits and . _ -"};
+}
+
+Result<std::vector<ActionOutcome>> all_outcomes(client::Client& client,
+                                                const std::string& recording) {
+  constexpr std::size_t kPage = 1000;
+  std::vector<ActionOutcome> out;
+  std::string after;
+  for (;;) {
+    NC_ASSIGN(client::OutcomePage page, client.outcomes(recording, after, kPage));
+    std::move(page.outcomes.begin(), page.outcomes.end(), std::back_inserter(out));
+    if (!page.next) return out;
+    after = *page.next;
+  }
+}
+
+Result<WarmReport> run_recorded(const Context& context, const WarmPlan& plan) {
+  NC_TRY(check_recording_name(plan.recording));
+  NC_ASSIGN(Session session, Session::open(context, Session::Need::kChange));
+  NC_ASSIGN(const auto before, all_outcomes(session.client(), plan.recording));
+  NC_TRY(session.client().forget_outcomes(plan.recording));
+
+  CommandSpec spec;
+  spec.argv = plan.command;
+  spec.env = environment(context, plan);
+  spec.output_to_stderr = context.format() != Format::kText;
+  WarmReport report;
+  report.verb = plan.verb;
+  report.recording = plan.recording;
+  report.command = plan.command;
+  const Millis started = system_clock().monotonic_ms();
+  {
+    Watching watching(session.client(), plan.recording, before.size());
+    NC_ASSIGN(const CommandEnd end, run_command(spec, kLookMs, [&] { watching.look(); }));
+    report.status = end.status();
+  }
+  report.seconds = static_cast<double>(system_clock().monotonic_ms() - started) / 1000;
+  auto outcomes = all_outcomes(session.client(), plan.recording);
+  if (!outcomes.ok()) {
+    // The daemon may have been replaced meanwhile; what it wrote down is known to the next one.
+    NC_ASSIGN(Session again, Session::open(context, Session::Need::kChange));
+    outcomes = all_outcomes(again.client(), plan.recording);
+  }
+  if (!outcomes.ok()) return std::move(outcomes).error();
+  report.outcomes = *std::move(outcomes);
+  std::sort(report.outcomes.begin(), report.outcomes.end(),
+            [](const ActionOutcome& a, const ActionOutcome& b) {
+              return std::tie(a.first_ms, a.key) < std::tie(b.first_ms, b.key);
+            });
+  return report;
+}
+
+Status print_report(const Context& context, const WarmReport& report) {
+  if (const auto file = context.option("junit")) {
+    constexpr std::uint32_t kMode = 0644;
+    const std::string text = warm_junit(report);
+    NC_TRY(real_filesystem().write_atomically(*file, as_bytes(text), kMode));
+  }
+  switch (context.format()) {
+    case Format::kJson:
+      print_json(warm_json(report));
+      break;
+    case Format::kTab:
+      print(warm_tab(report));
+      break;
+    case Format::kText:
+      print(warm_text(report, terminal_width()));
+      break;
+  }
+  return {};
+}
+
+}  // namespace nc::cli

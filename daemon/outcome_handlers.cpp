@@ -1,0 +1,64 @@
+// What became of the actions that were needed under the name of a recording.
+#include <algorithm>
+#include <charconv>
+
+#include "cache/json_fields.hpp"
+#include "daemon/answers.hpp"
+#include "daemon/service.hpp"
+
+namespace nc::daemon {
+namespace {
+
+namespace js = boost::json;
+
+constexpr std::size_t kPage = 1000;
+
+js::object outcome_json(const Outcome& outcome) {
+  js::value nearest;
+  if (!outcome.nearest.empty()) {
+    js::array differs;
+    for (const Miss::Differs& d : outcome.differs)
+      differs.push_back(js::array{d.name, d.wanted, d.have});
+    nearest = js::object{{"key", outcome.nearest}, {"differs", std::move(differs)}};
+  }
+  return {
+      {"key", outcome.key.hex()},     {"outcome", std::string(outcome_state_name(outcome.state))},
+      {"kind", outcome.kind},         {"label", outcome.label},
+      {"program", outcome.program},   {"compiler", outcome.compiler},
+      {"build_ms", outcome.build_ms}, {"class", outcome.failure_class},
+      {"message", outcome.message},   {"log_line", outcome.log_line},
+      {"cause", outcome.cause},       {"nearest", std::move(nearest)},
+      {"first_ms", outcome.first_ms}, {"last_ms", outcome.last_ms}};
+}
+
+}  // namespace
+
+HttpResponse list_outcomes(Service& service, const HttpRequest& request) {
+  std::size_t limit = kPage;
+  if (const std::string_view text = request.query("limit"); !text.empty()) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      return HttpResponse::error({Code::kInvalid, "limit is not a number", "send a whole number"});
+    }
+  }
+  std::optional<ActionKey> after;
+  if (const std::string_view text = request.query("after"); !text.empty()) {
+    after = ActionKey::from_hex(text);
+    if (!after) {
+      return HttpResponse::error({Code::kInvalid, "after is not a key", "send `next` as it came"});
+    }
+  }
+  const std::size_t most = std::clamp<std::size_t>(limit, 1, kPage);
+  const auto page = service.outcomes.page(request.arg, after, most);
+  js::array out;
+  for (const Outcome& outcome : page) out.push_back(outcome_json(outcome));
+  js::value next;
+  if (page.size() == most) next = page.back().key.hex();
+  return answer({{"outcomes", std::move(out)}, {"next", std::move(next)}});
+}
+
+HttpResponse forget_outcomes(Service& service, const HttpRequest& request) {
+  return answer({{"forgotten", service.outcomes.forget(request.arg)}});
+}
+
+}  // namespace nc::daemon
