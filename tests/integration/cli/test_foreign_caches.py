@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import BIN, Home, action_key
@@ -125,7 +126,7 @@ def test_what_is_there_stays(home: Home, tmp_path: Path) -> None:
 def test_what_was_built_for_libneuronxla_has_a_place(home: Home, tmp_path: Path) -> None:
     home.ok("daemon", "start")
     daemon = home.connect()
-    built = {"kind": "neff", "compiler": "neuronx-cc 2.20.9961.0+0acef03a"}
+    built: dict[str, Any] = {"kind": "neff", "compiler": "neuronx-cc 2.20.9961.0+0acef03a"}
     daemon.store(f"model.{MODULE}.hlo_module.pb", {"neff": b"NEFF built"}, **built)
     daemon.store("model.MODULE_7+d41d8cd9.hlo.pb", {"neff": b"once"}, **built)
     for name, neff in [("a", b"one"), ("b", b"other"), ("c", b"same"), ("d", b"same")]:
