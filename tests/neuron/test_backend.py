@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import neuroncache
 import pytest
 import torch
 from neuron_emulator import lowering, toolchain
@@ -13,10 +14,12 @@ from torch import nn
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
+    neuroncache.disable()  # active by itself where it is installed
     torch.manual_seed(0)
     torch._dynamo.reset()
     toolchain.counts.update(dict.fromkeys(toolchain.counts, 0))
     yield
+    neuroncache.enable()
 
 
 def trained(module: nn.Module, function: Callable[..., Any], *inputs: torch.Tensor) -> list[torch.Tensor]:
