@@ -154,7 +154,7 @@ def judge(rows: dict[str, dict[str, Any]]) -> list[tuple[str, float, float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", default="30", help="batches (30)")
+    parser.add_argument("--steps", default="16", help="batches (16)")
     parser.add_argument("--layers", default="1")
     parser.add_argument("--hidden", default="64")
     parser.add_argument("--buckets", default="4", help="at most so many (4)")
