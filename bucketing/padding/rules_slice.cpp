@@ -81,34 +81,34 @@ Expr normalized(Pass& p, Expr at, Expr size) {
   return *known;
 }
 
-// The start of a slice of which the length is known. Where the sign of `at` is not, the length
-// tells: it is what the trace found it to be.
-Expr slice_start(Pass& p, Expr at, Expr end, Expr length, Expr size) {
+// What a slice of this length covers, its start, end and step being the arguments from `first` on.
+// A negative start may reach beyond the dimension, and the sign of one may not be known: then the
+// length tells, which is what the trace found it to be.
+Part sliced(const Call& call, size_t first, Expr length, Expr size) {
+  Pass& p = call.pass();
   ExprPool& pool = p.pool();
-  if (const auto known = from_front(p, at, size)) return *known;
-  if (length == size) return p.num(0);
-  const auto last =
-      pool.constant(end) == std::numeric_limits<int64_t>::max() ? size : from_front(p, end, size);
-  if (last) {
-    for (const Expr from : {at, pool.add(size, at)}) {
-      if (length == pool.sub(*last, from)) return from;
+  const Expr at = call.expr(first, 0);
+  const Expr end = call.expr(first + 1, std::numeric_limits<int64_t>::max());
+  const int64_t step = call.integer(first + 2, 1);
+  if (pool.nonnegative(at)) return {at, step, length};
+  std::vector<Expr> starts = {pool.add(size, at), p.num(0)};
+  if (!from_front(p, at, size)) starts.insert(starts.begin(), at);
+  std::vector<Expr> ends = {size};
+  if (const auto known = from_front(p, end, size)) ends.insert(ends.begin(), *known);
+  for (const Expr from : starts) {
+    for (const Expr last : ends) {
+      const Expr reach = pool.add(pool.sub(last, from), p.num(step - 1));
+      if (pool.floor_div(reach, p.num(step)) == length) return {from, step, length};
     }
   }
-  return normalized(p, at, size);  // refuses
+  refuse(fmt::format("a part begins at {}, which may lie before the first element", pool.text(at)));
 }
 
 Results slice_rule(const Call& call) {
   Pass& p = call.pass();
   const Value x = call.tensor(0);
   const size_t d = wrap(call.integer(1, 0), x.rank());
-  const Expr size = p.size(x, d);
-  const int64_t step = call.integer(4, 1);
-  const Expr length = call.sizes()[d];
-  const Expr at = call.expr(2, 0);
-  const Expr end = call.expr(3, std::numeric_limits<int64_t>::max());
-  const Part part{step == 1 ? slice_start(p, at, end, length, size) : normalized(p, at, size), step,
-                  length};
-  auto [id, dim] = take(p, x, d, part);
+  auto [id, dim] = take(p, x, d, sliced(call, 2, call.sizes()[d], p.size(x, d)));
   Layout dims = x.dims;
   dims[d] = std::move(dim);
   Value v = p.result(id, std::move(dims), call.type(), x.data, x.uniform);
@@ -238,14 +238,7 @@ Results slice_scatter(const Call& call) {
   const Value x = call.tensor(0);
   const Value src = call.tensor(1);
   const size_t d = wrap(call.integer(2, 0), x.rank());
-  const int64_t step = call.integer(5, 1);
-  const Expr size = p.size(x, d);
-  const Expr length = p.size(src, d);
-  const Expr at = call.expr(3, 0);
-  const Expr end = call.expr(4, std::numeric_limits<int64_t>::max());
-  const Part part{step == 1 ? slice_start(p, at, end, length, size) : normalized(p, at, size), step,
-                  length};
-  return write(call, x, src, d, part);
+  return write(call, x, src, d, sliced(call, 3, p.size(src, d), p.size(x, d)));
 }
 
 Results select_scatter(const Call& call) {

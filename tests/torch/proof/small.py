@@ -370,6 +370,10 @@ one("tail", lambda x: x[:, -(x.shape[1] // 2) :].cumsum(1))
 one("tail_all", lambda x: x[:, -x.shape[1] :].exp().mean(1))
 one("tail_from_front", lambda x: x[:, x.shape[1] - 2 :].sum(1) + x[:, x.shape[1] // 2 - 1])
 one("tail_assigned", lambda x: _assign_tail(x))
+one("tail_longer_than_all", lambda x: x[:, -40:].cumsum(1))
+one("tail_longer_but_last", lambda x: x[:, -40:-1].cumsum(1) + x[:, -3:-1].sum(1, keepdim=True))
+one("tail_strided", lambda x: x[:, -40::2].cumsum(1).sum(1) + x[:, -3::2].sum(1))
+one("tail_longer_assigned", lambda x: _assign_tail(x, 40))
 one("all_but_tail", lambda x: x[:, : -(x.shape[1] // 2)].cumsum(1))
 one("pad_to_even", lambda x: F.pad(x, (0, 0, 0, x.shape[1] % 2)).view(x.shape[0], -1, 2, H).sum(2))
 one("chunk_last", lambda x: x.chunk(2, 1)[-1].cumsum(1))
@@ -466,10 +470,10 @@ module("glu", lambda: nn.Linear(H, 2 * H), lambda m, x: F.glu(m(x), -1))
 module("lstm", lambda: nn.LSTM(H, 6), lambda m, x: m(x[:, :3].transpose(0, 1))[0])
 
 
-def _assign_tail(x: torch.Tensor) -> torch.Tensor:
+def _assign_tail(x: torch.Tensor, most: int | None = None) -> torch.Tensor:
     result = torch.ones_like(x)
-    half = x.shape[1] // 2
-    result[:, -half:] = x[:, :half]
+    tail = x.shape[1] // 2 if most is None else most
+    result[:, -tail:] = x[:, :tail]
     return result * x
 
 

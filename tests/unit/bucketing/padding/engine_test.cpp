@@ -187,7 +187,7 @@ TEST(PaddingEngine, AStartOfAnySignIsReadFromTheLength) {
   EXPECT_TRUE(tail(at, "4").as_object().contains("forward"));                         // s1 >= 4
   EXPECT_TRUE(tail(at, R"(["+",["*",-1,"s1"],4])").as_object().contains("forward"));  // s1 < 4
   EXPECT_TRUE(tail(at, R"("s1")").as_object().contains("forward"));                   // cut off
-  EXPECT_TRUE(has(tail(at, "3"), "may be negative"));
+  EXPECT_TRUE(has(tail(at, "3"), "may lie before the first element"));
 }
 
 TEST(PaddingEngine, SizesThatAreKnownAreNumbers) {
