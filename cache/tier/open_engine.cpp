@@ -1,0 +1,23 @@
+#include "cache/tier/open_engine.hpp"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace nc::tier {
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDeps /*deps*/) {
+  return Error{Code::kUnsupported,
+               fmt::format("{}: this version has no engine for such a tier", address.shown),
+               "use another tier or a newer version"};
+}
+
+}  // namespace nc::tier
