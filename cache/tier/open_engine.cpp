@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "cache/tier/file_engine.hpp"
+
 namespace nc::tier {
 
 Environment process_environment() {
@@ -14,7 +16,12 @@ Environment process_environment() {
   };
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDeps /*deps*/) {
+Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDeps deps) {
+  if (address.scheme == TierAddress::Scheme::kFile) {
+    FileEngineOptions options{.address = address.shown, .dir = address.path};
+    options.timeout_ms = address.timeout_ms;
+    return open_file_engine(std::move(options), *deps.clock, *deps.random);
+  }
   return Error{Code::kUnsupported,
                fmt::format("{}: this version has no engine for such a tier", address.shown),
                "use another tier or a newer version"};
