@@ -58,6 +58,16 @@ constexpr SettingSpec kTable[] = {
      "Leave after this long without a client. 0s: never."},
     {"drain", T::kDuration, "30s", "0s..10m", true, "daemon",
      "How long running requests may take after SIGTERM."},
+    {"trust", T::kChoice, "signed", "signed|any", false, "daemon",
+     "Whose entries are believed when they come from outside of this host. signed: those signed "
+     "with a key of the keyring; any: everybody's, so that whoever can write there can run code "
+     "here."},
+    {"trust_keys", T::kPath, "", "", false, "all",
+     "The keyring: the keys that are believed, and for what. Unset: trusted_keys beside the "
+     "settings file."},
+    {"sign_key", T::kPath, "", "", false, "all",
+     "The private key that signs what leaves this host. Unset: sign.key beside the settings "
+     "file."},
     {"log_level", T::kChoice, "info", "trace|debug|info|warn|error|off", true, "all",
      "How much is logged."},
     {"log_file", T::kPath, "", "", false, "daemon",

@@ -101,6 +101,22 @@ js::object health_json(Service& service) {
           {"tickets", service.leases.tickets()}};
 }
 
+js::value trust_json(Service& service) {
+  if (!service.trust) return nullptr;
+  const trust::PolicyState state = service.trust->state();
+  js::object refused;
+  for (std::size_t i = 0; i < trust::kRefusals; ++i) {
+    refused[js_view(trust::refusal_name(static_cast<trust::Refusal>(i)))] = state.refused[i];
+  }
+  return js::object{{"mode", state.need_signature ? "signed" : "any"},
+                    {"key", state.key_id.empty() ? js::value(nullptr) : js::value(state.key_id)},
+                    {"trusted_keys", state.trusted},
+                    {"problem", state.problem},
+                    {"signed", state.signed_count},
+                    {"believed", state.believed},
+                    {"refused", std::move(refused)}};
+}
+
 js::object builds_json(Service& service) {
   const AdmissionQueue::View view = service.builds.view();
   const WorkQueue::Counts queue = service.work.queue().counts();
@@ -156,6 +172,7 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
                    {"disk_available", size.disk_available},
                    {"max_connections", settings.integer("max_connections")}}},
                  {"builds", builds_json(service)},
+                 {"trust", trust_json(service)},
                  {"health", health_json(service)}});
 }
 

@@ -44,6 +44,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   LeaseKeeper keeper({leases, *store, system_processes(), clock}, !read_only);
   DiskPool pool(static_cast<std::size_t>(initial.integer("disk_threads")));
   Service service(*store, leases, keeper, settings, pool, clock, system_processes());
+  service.trust = trust::make_policy(fs, clock, trust_options(initial));
   service.store_path = initial.text("dir");
   service.host = host_name();
   service.read_only = read_only;

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
 #include "cache/store.hpp"
+#include "cache/trust/policy.hpp"
 #include "daemon/bucket_book.hpp"
 #include "daemon/builds.hpp"
 #include "daemon/disk_pool.hpp"
@@ -65,6 +67,8 @@ struct Service {
   Builds builds;
   Work work;
   Outcomes outcomes;
+
+  std::unique_ptr<trust::Policy> trust;  // who is believed beyond this host; null in tests
 
   std::string store_path;
   std::string host;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/trust/keyring.hpp"
 
 namespace nc::daemon {
 namespace {
@@ -38,6 +39,8 @@ Result<Settings> read_settings(const Options& options) {
   NC_ASSIGN(Settings settings, Settings::load(real_filesystem(), env, options.settings));
   NC_TRY(fill(settings, "dir", default_store_dir(env)));
   NC_TRY(fill(settings, "socket", default_socket_path(env)));
+  NC_TRY(fill(settings, "trust_keys", trust::default_keyring_path(settings.config_path())));
+  NC_TRY(fill(settings, "sign_key", trust::default_sign_key_path(settings.config_path())));
   // Standard error goes nowhere once we are detached.
   if (options.detach) NC_TRY(fill(settings, "log_file", join(settings.text("dir"), "daemon.log")));
   return settings;
@@ -47,6 +50,10 @@ Status open_log(const Settings& settings) {
   const std::string& file = settings.text("log_file");
   if (!file.empty()) NC_TRY(real_filesystem().make_dirs(parent_dir(file), 0700));
   return log::configure(settings.text("log_level"), file);
+}
+
+trust::PolicyOptions trust_options(const Settings& settings) {
+  return {settings.text("trust") != "any", settings.text("trust_keys"), settings.text("sign_key")};
 }
 
 std::string host_name() {

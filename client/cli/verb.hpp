@@ -56,6 +56,7 @@ extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVeri
     kUnpinVerb, kExportVerb, kImportVerb, kMaterializeVerb, kDaemonStartVerb, kDaemonStopVerb,
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
     kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kWarmupVerb,
-    kReplayVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
+    kReplayVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb, kKeysRevokeVerb, kKeysRotateVerb,
+    kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

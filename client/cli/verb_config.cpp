@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/trust/keyring.hpp"
 #include "client/autostart.hpp"
 #include "client/cli/output.hpp"
 #include "client/client.hpp"
@@ -51,6 +52,9 @@ std::string shown(const Context& context, std::string_view name) {
   if (!value.empty()) return value;
   if (name == "dir") return context.store_dir();
   if (name == "socket") return context.socket_path();
+  const std::string& file = context.settings().config_path();
+  if (name == "trust_keys") return trust::default_keyring_path(file);
+  if (name == "sign_key") return trust::default_sign_key_path(file);
   return value;
 }
 

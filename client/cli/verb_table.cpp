@@ -25,8 +25,11 @@ const Verb* const kTable[] = {
     &kPlanShowVerb,     &kPlanSimulateVerb,
     &kEnableVerb,       &kDisableVerb,
     &kWarmupVerb,       &kReplayVerb,
-    &kDoctorVerb,       &kCompletionVerb,
-    &kVersionVerb,      &kHelpVerb,
+    &kKeysInitVerb,     &kKeysListVerb,
+    &kKeysTrustVerb,    &kKeysRevokeVerb,
+    &kKeysRotateVerb,   &kDoctorVerb,
+    &kCompletionVerb,   &kVersionVerb,
+    &kHelpVerb,
 };
 
 }  // namespace
