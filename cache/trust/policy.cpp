@@ -1,6 +1,5 @@
 #include "cache/trust/policy.hpp"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -21,14 +20,6 @@ constexpr std::size_t kMaxLogged = 1024;  // origins and reasons that are rememb
 
 constexpr std::array<std::string_view, kRefusals> kNames = {
     "unsigned", "unknown_key", "revoked", "expired", "role", "bad_signature"};
-
-// What strangers wrote must not write lines into the log.
-std::string one_line(std::string_view text) {
-  std::string out(text.substr(0, 400));
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
-  return out;
-}
 
 // A file that is read again when it changed.
 struct Watched {
@@ -253,7 +244,7 @@ class FilePolicy final : public Policy {
       return;
     }
     log::warn("trust", "{}: entry {} (made on {}) is not believed: {}{}", origin,
-              manifest.key.hex(), one_line(manifest.producer.host), one_line(error.text()),
+              manifest.key.hex(), manifest.producer.host, error.text(),
               told.silent == 0 ? "" : fmt::format("; so were {} more", told.silent));
     told = {now + kLogAgainMs, 0};
   }
