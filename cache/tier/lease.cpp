@@ -77,7 +77,9 @@ Millis ClusterLease::seek() {
 
 std::optional<Millis> ClusterLease::judge(const Seen& seen) {
   if (!seen.there) {  // removed after its entry became visible, or forgotten
-    if (entry_there()) return settle(), 0;
+    const auto there = deps_.entry_there();
+    if (!there.ok()) return trouble(there.error());
+    if (*there) return settle(), 0;
     follow(0);
     return std::nullopt;
   }
@@ -113,7 +115,9 @@ std::optional<Millis> ClusterLease::judge(const Seen& seen) {
     become(State::kAlone, "host " + seen.record->host + " built it and could not share it");
     return 0;
   }
-  if (entry_there()) return settle(), 0;
+  const auto there = deps_.entry_there();
+  if (!there.ok()) return trouble(there.error());
+  if (*there) return settle(), 0;
   const Millis begun = now();
   const auto made = create(last_ + 1);
   if (!made.ok()) return trouble(made.error());
@@ -174,7 +178,12 @@ Millis ClusterLease::take_up() {
 Millis ClusterLease::hold(Millis begun) {
   taking_up_ = false;
   if (!resumed_) {
-    if (entry_there()) {
+    const auto there = deps_.entry_there();
+    if (!there.ok()) {
+      taking_up_ = true;
+      return trouble(there.error());
+    }
+    if (*there) {
       clear_row();
       return settle(), 0;
     }
@@ -190,20 +199,7 @@ Millis ClusterLease::renew() {
   const Millis begun = now();
   if (begun < next_beat_) return next_beat_;
   auto kept = beat();
-  if (kept.ok() && *kept == Beat::kGone && !entry_there()) {
-    // The engine forgot it. Made anew it is as good as before, unless somebody was faster.
-    const auto made = create(fence());
-    if (made.ok() && *made) {
-      const auto beyond = look(fence() + 1);
-      if (!beyond.ok()) {
-        kept = beyond.error();
-      } else {
-        kept = beyond->there ? Beat::kTaken : Beat::kKept;
-      }
-    } else {
-      kept = made.ok() ? Result<Beat>(Beat::kTaken) : Result<Beat>(made.error());
-    }
-  }
+  if (kept.ok() && *kept == Beat::kGone) kept = make_again();
   if (!kept.ok()) {
     ++failures_;
     next_beat_ = now() + options_.period_ms / 16 + random_below(options_.period_ms / 16);
@@ -241,9 +237,9 @@ void ClusterLease::end(End how) {
     clear_row();
     return;
   }
-  ignore_error(write(how == End::kApart ? LeaseRecord::State::kApart
-                                        : LeaseRecord::State::kReleased),
-               "others wait for a period then");
+  ignore_error(
+      write(how == End::kApart ? LeaseRecord::State::kApart : LeaseRecord::State::kReleased),
+      "others wait for a period then");
 }
 
 void ClusterLease::resume(const std::string& holder, std::uint64_t fence) {
@@ -277,8 +273,7 @@ void ClusterLease::settle() {
 Millis ClusterLease::trouble(const Error& error) {
   const Millis at = now();
   if (!failing_since_) failing_since_ = at;
-  const Millis patience =
-      state() == State::kWaiting ? options_.period_ms : options_.patience_ms;
+  const Millis patience = state() == State::kWaiting ? options_.period_ms : options_.patience_ms;
   if (for_good(error.code) || at - *failing_since_ >= patience) {
     ++deps_.counters.alone;
     become(State::kAlone, error.text());
@@ -379,6 +374,16 @@ Result<ClusterLease::Beat> ClusterLease::beat() {
   return beyond.there ? Beat::kTaken : Beat::kKept;
 }
 
+// The engine forgot our object, or somebody removed the row because the entry is there.
+Result<ClusterLease::Beat> ClusterLease::make_again() {
+  NC_ASSIGN(const bool there, deps_.entry_there());
+  if (there) return Beat::kTaken;
+  NC_ASSIGN(const bool made, create(fence()));
+  if (!made) return Beat::kTaken;
+  NC_ASSIGN(const Seen beyond, look(fence() + 1));
+  return beyond.there ? Beat::kTaken : Beat::kKept;
+}
+
 Status ClusterLease::write(LeaseRecord::State state) {
   ++deps_.counters.requests;
   const std::string bytes = text(state);
@@ -402,12 +407,6 @@ void ClusterLease::clear_row() {
     log::debug("lease", "a lease object stays until it is pruned: {}", removed.error().text());
     return;
   }
-}
-
-bool ClusterLease::entry_there() {
-  if (!deps_.entry_there) return false;
-  const auto there = deps_.entry_there();
-  return there.ok() && *there;
 }
 
 std::string ClusterLease::text(LeaseRecord::State state) {

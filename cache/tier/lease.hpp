@@ -6,7 +6,8 @@
 // that want to succeed n does. Only the holder of n writes n.
 //   take     create(1); or, when the last object n is released, or has not changed for a whole
 //            period of the one who looks, create(n+1). Nothing beyond it? No entry meanwhile?
-//   keep     every quarter of a period: n still holds our id? put(n) with the next beat; n+1 absent?
+//   keep     every quarter of a period: n still holds our id? put(n) with the next beat; n+1
+//   absent?
 //            Only then the lease is believed, until 7/8 of a period after the put began.
 //   release  entry visible: remove n, n-1, ... 1. No entry: put(n) as released, or as apart.
 //
@@ -37,12 +38,13 @@
 // A record that cannot be read is nobody's: after a period its fence is passed over. An engine that
 // fails, or refuses, makes a host build for itself (kAlone) after a bounded wait.
 //
-// Requests. Taking: create, one get, one look for the entry; in a row of n, up to 2 log2(n) + 4 more.
-// Waiting: one get per poll; polls begin at 1/32 of a period apart (at least 100 ms) and end at 1/4,
-// +-25 %, so at most 12 + 6 per period waited, and over all keys of a host LeasePace's rate. Holding:
-// three per quarter of a period. Ending: one put, or a removal per fence.
-// A holder that dies is succeeded within 2 periods: 5/16 until its last beat is seen, one to wait,
-// 1/16 of jitter, and the requests themselves.
+// Requests. Taking: create, one get, one look for the entry; in a row of n, up to 2 log2(n) + 4
+// more. Waiting: one get per poll; polls begin at 1/32 of a period apart (at least 100 ms) and end
+// at 1/4,
+// +-25 %, so at most 12 + 6 per period waited, and over all keys of a host LeasePace's rate.
+// Holding: three per quarter of a period. Ending: one put, or a removal per fence. A holder that
+// dies is succeeded within 2 periods: 5/16 until its last beat is seen, one to wait, 1/16 of
+// jitter, and the requests themselves.
 #pragma once
 
 #include <atomic>
@@ -102,7 +104,7 @@ class ClusterLease {
     Random& random;
     LeaseCounters& counters;
     LeasePace& pace;
-    // Looks for the key's entry in the tier; may block. An error counts as "not there".
+    // Is the key's entry in the tier? May block.
     std::function<Result<bool>()> entry_there;
   };
   struct Who {
@@ -139,7 +141,8 @@ class ClusterLease {
     kApart,      // no entry that could be shared
   };
   void end(End how);
-  // After a restart of its owner: holds `fence` again if it is still `holder`'s; found out by step().
+  // After a restart of its owner: holds `fence` again if it is still `holder`'s; found out by
+  // step().
   void resume(const std::string& holder, std::uint64_t fence);
 
   State state() const NC_EXCLUDES(mutex_);
@@ -179,7 +182,7 @@ class ClusterLease {
   Result<std::uint64_t> find_last();
   Result<Beat> beat();
   Status write(LeaseRecord::State state);
-  bool entry_there();
+  Result<Beat> make_again();
   void clear_row();
   void follow(std::uint64_t fence);
   std::string text(LeaseRecord::State state);
@@ -205,7 +208,8 @@ class ClusterLease {
   bool resumed_ = false;
   std::uint64_t beat_ = 0;
   Millis since_ = 0;
-  Millis wait_until_ = 0;  // the one before us was alive at the take-over: nothing is believed sooner
+  Millis wait_until_ =
+      0;  // the one before us was alive at the take-over: nothing is believed sooner
   Millis next_beat_ = 0;
   std::optional<Millis> failing_since_;
   int failures_ = 0;

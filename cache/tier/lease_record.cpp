@@ -44,7 +44,8 @@ Result<LeaseRecord> LeaseRecord::parse(std::string_view text) {
   fields.require("v").integer("v", version, 0, JsonFields::kMaxInteger);
   NC_TRY(fields.done());
   if (version != 1) {
-    return Error{Code::kUnsupported, fmt::format("{} of version {}, only 1 is known", kWhat, version),
+    return Error{Code::kUnsupported,
+                 fmt::format("{} of version {}, only 1 is known", kWhat, version),
                  "use one version of neuroncache on all hosts"};
   }
   fields.require("state").require("holder").require("beat").require("period_ms");
