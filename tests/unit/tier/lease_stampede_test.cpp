@@ -8,26 +8,22 @@
 
 #include "cache/tier/layout.hpp"
 #include "cache/tier/lease.hpp"
-#include "tests/unit/tier/simulated_cluster.hpp"
+#include "tests/unit/tier/simulated_stack.hpp"
 
 namespace nc::tier {
 namespace {
 
-#ifdef __OPTIMIZE__
-constexpr bool kOptimized = true;
-#else
-constexpr bool kOptimized = false;
-#endif
+constexpr bool kFullSize = NC_FULL_STAMPEDE == 1 && !sim::kSanitized;
 
 struct Size {
   std::size_t keys;
   std::size_t hosts;
   std::size_t ranks;  // of a host, each of which wants all keys, one after the other
 };
-// Scaled down where code runs many times slower.
-constexpr Size kFull =
-    kOptimized && !sim::kSanitized ? Size{10'000, 1'000, 32} : Size{1'000, 100, 32};
-constexpr Size kInOrder = kOptimized && !sim::kSanitized ? Size{50, 300, 8} : Size{10, 50, 8};
+// A tenth of the keys and hosts where code runs many times slower: under sanitizers, in debug
+// builds.
+constexpr Size kFull = kFullSize ? Size{10'000, 1'000, 8} : Size{1'000, 100, 8};
+constexpr Size kInOrder = kFullSize ? Size{20, 200, 8} : Size{8, 25, 8};
 constexpr Millis kPeriod = 60'000;
 constexpr Millis kShortest = 20'000;  // of a build
 constexpr Millis kLongest = 180'000;
