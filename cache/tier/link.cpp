@@ -1,0 +1,158 @@
+#include "cache/tier/link.hpp"
+
+#include "cache/manifest.hpp"
+#include "cache/tier/layout.hpp"
+
+namespace nc::tier {
+namespace {
+
+constexpr Millis kMeasurePauseMs = 15 * 60'000;
+constexpr std::size_t kPage = 1000;
+
+template <class T>
+Status status_of(const Result<T>& result) {
+  return result.ok() ? Status() : Status(result.error());
+}
+
+}  // namespace
+
+void count_failure(LinkCounters& counters, const Error& error) {
+  switch (error.code) {
+    case Code::kDenied:
+    case Code::kReadOnly:
+      ++counters.denied;
+      break;
+    case Code::kTimeout:
+      ++counters.timed_out;
+      break;
+    case Code::kCorrupt:
+    case Code::kTooLarge:
+    case Code::kDigestMismatch:
+    case Code::kKeyMismatch:
+    case Code::kInvalid:
+      ++counters.corrupt;
+      break;
+    default:
+      ++counters.failed;
+  }
+}
+
+Result<std::uint64_t> measure(Engine& engine, const std::string& prefix) {
+  std::uint64_t bytes = 0;
+  std::string after;
+  do {
+    NC_ASSIGN(auto page, engine.list(prefix, after, kPage));
+    for (const auto& object : page.objects) bytes += object.size;
+    after = std::move(page.next);
+  } while (!after.empty());
+  return bytes;
+}
+
+Link::Link(TierAddress address, std::unique_ptr<Engine> engine, Clock& clock, Random& random)
+    : address_(std::move(address)),
+      engine_(std::move(engine)),
+      clock_(clock),
+      reading_(clock, random),
+      writing_(clock, random) {}
+
+template <class Call>
+auto Link::timed(Breaker& breaker, Call&& call) {
+  const auto begin = clock_.monotonic_ms();
+  auto result = call();
+  breaker.done(status_of(result), clock_.monotonic_ms() - begin);
+  return result;
+}
+
+Result<std::string> Link::get(const std::string& name, std::uint64_t limit) {
+  {
+    MutexLock lock(mutex_);
+    last_name_ = name;
+  }
+  const auto begin = clock_.monotonic_ms();
+  auto result = timed(reading_, [&] { return engine_->get(name, limit); });
+  counters_.entry_ms += clock_.monotonic_ms() - begin;
+  if (result.ok()) counters_.bytes_in += result->size();
+  return result;
+}
+
+void Link::probe() {
+  std::string name;
+  {
+    MutexLock lock(mutex_);
+    name = last_name_.empty() ? entry_name({}) : last_name_;
+  }
+  ignore_error(timed(reading_, [&] { return engine_->get(name, Manifest::kMaxBytes); }),
+               "the breaker knows");
+}
+
+Result<std::uint64_t> Link::fetch(const std::string& name, std::uint64_t offset,
+                                  std::uint64_t limit, const Sink& sink) {
+  // Local disks are slow at times; only a transfer that failed is held against the tier, and only
+  // with the time in which nothing came.
+  Millis last = clock_.monotonic_ms();
+  Status taken;
+  auto result = engine_->fetch(name, offset, limit, [&](Bytes piece) -> Status {
+    counters_.bytes_in += piece.size();
+    taken = sink(piece);
+    last = clock_.monotonic_ms();
+    return taken;
+  });
+  reading_.done(taken.ok() ? status_of(result) : Status(), clock_.monotonic_ms() - last);
+  if (!taken.ok()) return std::move(taken).error();
+  return result;
+}
+
+template <class T>
+Result<T> Link::asked(Result<T> result) {
+  if (!address_.write_only || !result.is(Code::kDenied)) return result;
+  return Error{Code::kNotFound, result.error().message, ""};
+}
+
+Result<std::string> Link::peek(const std::string& name, std::uint64_t limit) {
+  return timed(writing_, [&] { return asked(engine_->get(name, limit)); });
+}
+
+Result<ObjectInfo> Link::head(const std::string& name) {
+  return timed(writing_, [&] { return asked(engine_->head(name)); });
+}
+
+Status Link::put(const std::string& name, Bytes bytes) {
+  auto result = timed(writing_, [&] { return engine_->put(name, bytes); });
+  if (result.ok()) counters_.bytes_out += bytes.size();
+  return result;
+}
+
+Status Link::store(const std::string& name, Source& source) {
+  auto result = timed(writing_, [&] { return engine_->store(name, source); });
+  if (!result.ok()) return result;
+  counters_.bytes_out += source.size();
+  since_ += source.size();
+  return result;
+}
+
+void Link::forget(const std::string& name) {
+  if (!engine_->capabilities().remove) return;
+  // Some may write and not remove: that says nothing about the tier's health.
+  ignore_error(engine_->remove(name), "what is left is looked at again by the next collection");
+}
+
+Status Link::within_budget() {
+  if (address_.max_bytes == 0) return {};
+  const auto now = clock_.monotonic_ms();
+  if (measured_ms_ < 0 || now - measured_ms_ >= kMeasurePauseMs) {
+    auto bytes = timed(writing_, [&] { return measure(*engine_, std::string(kBlobs)); });
+    if (!bytes.ok()) return std::move(bytes).error().context("counting what the tier holds");
+    used_ = *bytes;
+    since_ = 0;
+    measured_ms_ = now;
+  }
+  if (used_ + since_ < address_.max_bytes) return {};
+  Error full{Code::kNoSpace,
+             "the tier " + name() + " holds " + format_size(used_ + since_) +
+                 ", its budget (max_bytes) is " + format_size(address_.max_bytes),
+             "run `neuroncache prune --tier`, or raise max_bytes"};
+  writing_.done(full, 0);
+  return full;
+}
+
+}  // namespace nc::tier

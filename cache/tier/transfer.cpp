@@ -1,0 +1,203 @@
+#include "cache/tier/transfer.hpp"
+
+#include <memory>
+
+#include "base/log.hpp"
+#include "cache/tier/blob_source.hpp"
+#include "cache/tier/layout.hpp"
+#include "cache/tier/zstd_stream.hpp"
+
+namespace nc::tier {
+namespace {
+
+constexpr int kAttempts = 3;
+constexpr Millis kRetryMs = 300;
+
+bool worth_repeating(const Error& error) {
+  return error.code == Code::kCorrupt || error.code == Code::kUnavailable ||
+         error.code == Code::kIo || error.code == Code::kBusy;
+}
+
+}  // namespace
+
+Result<Manifest> Transfer::read_entry(Link& link, const ActionKey& key, Blame& blame) {
+  NC_ASSIGN(const auto text, link.get(entry_name(key), Manifest::kMaxBytes));
+  return believe(link, key, text, blame);
+}
+
+Result<Manifest> Transfer::believe(Link& link, const ActionKey& key, const std::string& text,
+                                   Blame& blame) {
+  NC_ASSIGN(auto manifest, Manifest::parse(text));
+  if (manifest.key != key) {
+    return Error{Code::kKeyMismatch,
+                 "the tier " + link.name() + " gave the entry of another key for " + key.hex(), ""};
+  }
+  if (Status believed = deps_.trust.check(manifest, link.name()); !believed.ok()) {
+    blame.refused = true;
+    return std::move(believed).error();
+  }
+  return manifest;
+}
+
+// ---- From the tier ----
+
+Status Transfer::fetch_form(Link& link, const Output& output, bool compressed,
+                            const Progress& progress, Blame& blame) {
+  auto begun = deps_.store.begin_upload(output.digest, output.size, false);
+  blame.local = !begun.ok();
+  NC_ASSIGN(auto upload, std::move(begun));
+  std::uint64_t came = 0;
+  const Sink keep = [&](Bytes piece) -> Status {
+    Status kept = upload->write(piece);
+    blame.local = !kept.ok() && !kept.is(Code::kTooLarge);  // more than announced is the tier's
+    return kept;
+  };
+  Inflater inflater(keep);
+  const Sink take = [&](Bytes piece) -> Status {
+    came += piece.size();
+    if (progress) progress(piece.size());
+    return compressed ? inflater.write(piece) : keep(piece);
+  };
+  const auto name = blob_name(output.digest, compressed);
+  for (int attempt = 1;; ++attempt) {
+    // A compressed blob is only kept where it is smaller than the raw one.
+    auto size = link.fetch(name, came, output.size, take);
+    if (size.ok()) break;
+    const bool resumable = came > 0 && attempt < kAttempts && worth_repeating(size.error());
+    if (!resumable) return std::move(size).error();
+    log::debug("tiers", "{}: goes on at byte {}: {}", name, came, size.error().text());
+    deps_.sleep(kRetryMs * attempt);
+  }
+  if (compressed) NC_TRY(inflater.finish());
+  Status kept = upload->finish();
+  blame.local = !kept.ok() && !kept.is(Code::kDigestMismatch);
+  return kept;
+}
+
+Status Transfer::fetch_blob(Link& link, const Output& output, const Progress& progress,
+                            Blame& blame) {
+  {
+    MutexLock lock(mutex_);
+    while (coming_.contains(output.digest)) arrived_.wait(mutex_);
+    coming_.insert(output.digest);
+  }
+  const std::shared_ptr<void> leave(nullptr, [&](void*) {
+    MutexLock lock(mutex_);
+    coming_.erase(output.digest);
+    arrived_.notify_all();
+  });
+  NC_ASSIGN(const bool known, deps_.store.has_blob(output.digest));
+  if (known) return {};
+  const bool maybe = output.size >= kMinCompressedBlob;
+  const bool first = maybe && link.compressed_likely;
+  auto fetched = fetch_form(link, output, first, progress, blame);
+  if (!fetched.is(Code::kNotFound)) return fetched;
+  if (maybe) fetched = fetch_form(link, output, !first, progress, blame);
+  if (fetched.ok()) link.compressed_likely = !first;
+  return fetched;
+}
+
+Status Transfer::fetch(Link& link, const Manifest& manifest, const Progress& progress,
+                       Blame& blame) {
+  for (const auto& output : manifest.outputs) {
+    auto fetched = fetch_blob(link, output, progress, blame);
+    if (fetched.is(Code::kNotFound)) {
+      // It was there before the entry was: one that is not to be seen may be a moment late.
+      deps_.sleep(kRetryMs);
+      fetched = fetch_blob(link, output, progress, blame);
+    }
+    if (fetched.is(Code::kNotFound)) {
+      return Error{Code::kCorrupt,
+                   "the tier " + link.name() + " has the entry " + manifest.key.hex() +
+                       " without its blob " + output.digest.hex(),
+                   "`neuroncache verify --tier` finds such entries"};
+    }
+    if (!fetched.ok()) return fetched;
+  }
+  auto published = deps_.store.publish(manifest);
+  if (published.ok()) return {};
+  blame.local = true;
+  return std::move(published).error();
+}
+
+// ---- To the tier ----
+
+Result<bool> Transfer::has_blob(Link& link, const Output& output) {
+  const bool maybe = output.size >= kMinCompressedBlob;
+  for (const bool compressed :
+       {link.address().compress && maybe, !link.address().compress && maybe}) {
+    auto info = link.head(blob_name(output.digest, compressed));
+    // One of the wrong size is no blob: it is written anew.
+    if (info.ok() && (compressed ? info->size <= output.size : info->size == output.size)) {
+      return true;
+    }
+    if (!info.ok() && !info.is(Code::kNotFound)) return std::move(info).error();
+    if (!maybe) break;
+  }
+  return false;
+}
+
+Status Transfer::upload(Link& link, const Output& output) {
+  NC_ASSIGN(const auto source, blob_source(deps_.store, deps_.fs, output.digest));
+  if (link.address().compress && output.size >= kMinCompressedBlob) {
+    NC_ASSIGN(const bool pays, worth_compressing(*source));
+    if (pays) {
+      const auto path = join(deps_.scratch_dir, "tier-" + deps_.random.hex_id());
+      NC_ASSIGN(auto file, deps_.fs.open(path, FileSystem::Open::kCreateNew));
+      const std::shared_ptr<void> gone(nullptr, [&](void*) {
+        ignore_error(deps_.fs.remove(path), "the directory is emptied at the next start");
+      });
+      NC_ASSIGN(const auto size, deflate(*source, *file));
+      file.reset();
+      if (size < output.size) {
+        NC_ASSIGN(const auto packed, file_source(deps_.fs, path));
+        return link.store(blob_name(output.digest, true), *packed);
+      }
+    }
+  }
+  return link.store(blob_name(output.digest, false), *source);
+}
+
+Result<bool> Transfer::send_blob(Link& link, const Output& output) {
+  // Before anything else: who collects garbage must not go by a mark of times when nothing named
+  // this blob.
+  link.forget(mark_name(output.digest));
+  NC_ASSIGN(const bool known, has_blob(link, output));
+  if (known) return true;
+  NC_TRY(upload(link, output));
+  return false;
+}
+
+Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
+  const auto hold = deps_.store.hold(key);
+  NC_ASSIGN(auto entry, deps_.store.peek(key));
+  if (!entry) return Sent::kGone;
+  Manifest& manifest = *entry;
+  if (Status may = deps_.trust.sign(manifest); !may.ok()) {
+    log::debug("tiers", "{} is not sent to {}: {}", key.hex(), link.name(), may.error().text());
+    return Sent::kUnsigned;
+  }
+  // The first one stays, if it is one that can be used: what is no good must not mask this one.
+  if (const auto text = link.peek(entry_name(key), Manifest::kMaxBytes); text.ok()) {
+    Blame ignored;
+    if (believe(link, key, *text, ignored).ok()) return Sent::kKnown;
+  } else if (sick(text.error())) {
+    return text.error();
+  }
+  NC_TRY(link.within_budget());
+  std::vector<const Output*> known;
+  for (const auto& output : manifest.outputs) {
+    NC_ASSIGN(const bool there, send_blob(link, output));
+    if (there) known.push_back(&output);
+  }
+  const auto text = manifest.to_json();
+  NC_TRY(link.put(entry_name(key), as_bytes(text)));
+  // What was there already may have been collected while nothing named it; now something does.
+  for (const auto* output : known) {
+    NC_ASSIGN(const bool there, has_blob(link, *output));
+    if (!there) NC_TRY(upload(link, *output));
+  }
+  return Sent::kSent;
+}
+
+}  // namespace nc::tier

@@ -1,0 +1,78 @@
+// Entries between the local store and one tier: bytes stream, digests are checked as they arrive,
+// an entry becomes visible after all its blobs, on both sides.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/filesystem.hpp"
+#include "base/thread_annotations.hpp"
+#include "cache/store.hpp"
+#include "cache/tier/link.hpp"
+
+namespace nc::tier {
+
+// Who is believed, and who may sign (docs/security.md).
+struct Trust {
+  std::function<Status(const Manifest&, std::string_view origin)> check;
+  std::function<Status(Manifest&)> sign;
+};
+
+struct TransferDeps {
+  Store& store;
+  FileSystem& fs;
+  Random& random;
+  Trust trust;
+  std::string scratch_dir;            // for blobs that are compressed before they are sent
+  std::function<void(Millis)> sleep;  // between two attempts
+};
+
+// Bytes of blobs that came so far, for people who wait.
+using Progress = std::function<void(std::uint64_t bytes)>;
+
+class Transfer {
+ public:
+  explicit Transfer(TransferDeps deps) : deps_(std::move(deps)) {}
+
+  // What a failure was about, beside its code.
+  struct Blame {
+    bool refused = false;  // the entry is there, and nobody whom we trust signed it
+    bool local = false;    // the local store failed, not the tier
+  };
+  // The entry of `key` as the tier has it, checked: kNotFound; kKeyMismatch, kInvalid, ...: it is
+  // not a manifest of this key.
+  Result<Manifest> read_entry(Link& link, const ActionKey& key, Blame& blame);
+  // All that read_entry() gave, into the local store. Counts nothing.
+  Status fetch(Link& link, const Manifest& manifest, const Progress& progress, Blame& blame);
+
+  enum class Sent {
+    kSent,
+    kKnown,     // it was there already
+    kGone,      // it is not in the local store any more
+    kUnsigned,  // this host may not sign it
+  };
+  Result<Sent> send(Link& link, const ActionKey& key);
+
+ private:
+  Result<Manifest> believe(Link& link, const ActionKey& key, const std::string& text, Blame& blame);
+  Status fetch_blob(Link& link, const Output& output, const Progress& progress, Blame& blame);
+  Status fetch_form(Link& link, const Output& output, bool compressed, const Progress& progress,
+                    Blame& blame);
+  // True: it was there.
+  Result<bool> send_blob(Link& link, const Output& output);
+  Status upload(Link& link, const Output& output);
+  Result<bool> has_blob(Link& link, const Output& output);
+
+  TransferDeps deps_;
+  Mutex mutex_;
+  std::condition_variable_any arrived_;
+  std::set<Digest> coming_ NC_GUARDED_BY(mutex_);  // blobs that somebody fetches
+};
+
+// Smaller blobs are never compressed in a tier, so that nobody has to look for both forms.
+inline constexpr std::uint64_t kMinCompressedBlob = 4096;
+
+}  // namespace nc::tier
