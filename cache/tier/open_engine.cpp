@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "cache/tier/curl_http.hpp"
 #include "cache/tier/file_engine.hpp"
+#include "cache/tier/s3_engine.hpp"
 
 namespace nc::tier {
 
@@ -21,6 +23,11 @@ Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDe
     FileEngineOptions options{.address = address.shown, .dir = address.path};
     options.timeout_ms = address.timeout_ms;
     return open_file_engine(std::move(options), *deps.clock, *deps.random);
+  }
+  if (address.scheme == TierAddress::Scheme::kS3) {
+    auto http = open_curl_http(*deps.clock);
+    if (!http.ok()) return std::move(http).error().context(address.shown);
+    return open_s3(address, std::move(deps), *std::move(http));
   }
   return Error{Code::kUnsupported,
                fmt::format("{}: this version has no engine for such a tier", address.shown),

@@ -400,6 +400,7 @@ Result<std::string> percent_decode(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\0') return invalid("there is a zero byte in it", "");
     if (text[i] != '%') {
       out += text[i];
       continue;

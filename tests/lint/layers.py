@@ -27,6 +27,7 @@ THIRD_PARTY = {
     "openssl/": ({"base", "cache"}, (".cpp",)),
     "spdlog/": ({"base"}, (".cpp",)),
     "toml++/": ({"base"}, (".cpp",)),
+    "curl/": ({"cache/tier"}, (".cpp", "cache/tier/curl_library.hpp")),
     "zstd": ({"base", "cache"}, (".cpp",)),
     "CLI/": ({"client", "daemon"}, (".cpp", ".hpp")),
     "torch/": ({"client/torch"}, (".cpp", ".hpp")),

@@ -128,6 +128,8 @@ TEST(TierUrlTest, Escapes) {
   EXPECT_EQ(percent_decode("a%20b%2b/~%25").value(), "a b+/~%");
   EXPECT_FALSE(percent_decode("%").ok());
   EXPECT_FALSE(percent_decode("%4").ok());
+  EXPECT_FALSE(percent_decode("%00").ok());
+  EXPECT_FALSE(percent_decode(std::string_view("\0", 1)).ok());
 }
 
 }  // namespace
