@@ -21,8 +21,7 @@ void count(LinkCounters& counters, const Error& error, const Transfer::Blame& bl
 }  // namespace
 
 Chain::Chain(std::vector<std::unique_ptr<Link>> links, Deps deps)
-    : clock_(deps.clock),
-      links_(std::move(links)),
+    : links_(std::move(links)),
       transfer_(deps.transfer),
       write_back_(
           deps.transfer.store, deps.clock, deps.transfer.random,

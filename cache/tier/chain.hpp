@@ -76,7 +76,6 @@ class Chain {
   Asked ask(Link& link, const ActionKey& key, const Progress& progress, Found& found);
   WriteBack::Outcome send(const ActionKey& key, const std::string& tier);
 
-  Clock& clock_;
   std::vector<std::unique_ptr<Link>> links_;
   Transfer transfer_;
   WriteBack write_back_;

@@ -6,6 +6,7 @@
 
 #include "cache/tier/curl_http.hpp"
 #include "cache/tier/file_engine.hpp"
+#include "cache/tier/http_engine.hpp"
 #include "cache/tier/s3_engine.hpp"
 
 namespace nc::tier {
@@ -24,9 +25,12 @@ Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDe
     options.timeout_ms = address.timeout_ms;
     return open_file_engine(std::move(options), *deps.clock, *deps.random);
   }
-  if (address.scheme == TierAddress::Scheme::kS3) {
+  if (address.scheme == TierAddress::Scheme::kS3 || address.scheme == TierAddress::Scheme::kHttp) {
     auto http = open_curl_http(*deps.clock);
     if (!http.ok()) return std::move(http).error().context(address.shown);
+    if (address.scheme == TierAddress::Scheme::kHttp) {
+      return open_http(address, std::move(deps), *std::move(http));
+    }
     return open_s3(address, std::move(deps), *std::move(http));
   }
   return Error{Code::kUnsupported,

@@ -1,11 +1,12 @@
 #include "cache/tier/s3_engine.hpp"
 
-#include <atomic>
+#include <algorithm>
 
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
 #include "cache/tier/dates.hpp"
+#include "cache/tier/exclusive.hpp"
 #include "cache/tier/http_fetch.hpp"
 #include "cache/tier/layout.hpp"
 #include "cache/tier/loopback.hpp"
@@ -70,9 +71,7 @@ class S3Engine final : public Engine {
   }
 
   const std::string& address() const override { return shown_; }
-  Capabilities capabilities() const override {
-    return {exclusive_ != Exclusive::kBroken, true, true};
-  }
+  Capabilities capabilities() const override { return {!exclusive_.broken(), true, true}; }
 
   Result<std::string> get(const std::string& name, std::uint64_t limit) override {
     NC_TRY(check_name(name));
@@ -125,27 +124,7 @@ class S3Engine final : public Engine {
 
   Result<bool> create(const std::string& name, Bytes bytes, Millis /*keep_ms: kept*/) override {
     NC_TRY(check_name(name));
-    NC_ASSIGN(const bool made, create_once(name, bytes));
-    if (!made) {
-      exclusive_ = Exclusive::kProven;
-      return false;
-    }
-    if (exclusive_ == Exclusive::kProven) return true;
-    // A service that does not know the condition stores whatever comes. Ours is there now, so that
-    // the same request must fail; twice, because somebody may have removed the object in between.
-    for (int i = 0; i < 2; ++i) {
-      NC_ASSIGN(const bool again, create_once(name, bytes));
-      if (!again) {
-        exclusive_ = Exclusive::kProven;
-        return true;
-      }
-    }
-    exclusive_ = Exclusive::kBroken;
-    return Error{Code::kUnsupported,
-                 fmt::format("{}: the service ignores If-None-Match, so that no lease can be "
-                             "kept there",
-                             shown_),
-                 "use a service that has conditional writes"};
+    return exclusive_.create(shown_, [&] { return create_once(name, bytes); });
   }
 
   Status remove(const std::string& name) override {
@@ -192,8 +171,6 @@ class S3Engine final : public Engine {
   }
 
  private:
-  enum class Exclusive { kUnknown, kProven, kBroken };
-
   S3Call of(const char* method, const std::string& name) const {
     S3Call call;
     call.method = method;
@@ -288,7 +265,7 @@ class S3Engine final : public Engine {
   const EngineDeps deps_;
   std::string prefix_;
   std::unique_ptr<S3Client> client_;
-  std::atomic<Exclusive> exclusive_ = Exclusive::kUnknown;
+  Exclusive exclusive_;
 };
 
 }  // namespace

@@ -15,3 +15,9 @@ import tier_servers
 def moto() -> Iterator[str]:
     with tier_servers.moto() as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def dav() -> Iterator[tier_servers.Nginx]:
+    with tier_servers.nginx() as server:
+        yield server

@@ -91,6 +91,68 @@ def strict_s3(*options: str) -> Iterator[str]:
         process.wait()
 
 
+@contextlib.contextmanager
+def redis(*options: str) -> Iterator[str]:
+    """A Redis server without persistence; gives host:port."""
+    port = free_port()
+    # Debian's redis-tools hold the server under another name; it goes by the name that it is started as.
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *options]
+    with running(command, port, program("redis-check-rdb", "redis-server")):
+        yield f"127.0.0.1:{port}"
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that signs itself, and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=neuroncache-test"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+NGINX = """
+daemon off; master_process off; pid {folder}/pid; error_log {folder}/errors;
+events {{ }}
+http {{
+  access_log {folder}/access; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  client_max_body_size 64m;
+  server {{
+    listen 127.0.0.1:{port}; listen 127.0.0.1:{tls_port} ssl; root {folder}/files;
+    ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
+    location / {{ dav_methods PUT DELETE; create_full_put_path on; {inside} }}
+    location /read-only/ {{ limit_except GET {{ deny all; }} }}
+    location /elsewhere/ {{ return 302 http://127.0.0.1:{port}/; }}
+    location /sick/ {{ return 503; }}
+  }}
+}}
+"""
+
+
+class Nginx:
+    """Plain files by WebDAV; `inside` are directives of the location."""
+
+    def __init__(self, folder: Path, inside: str) -> None:
+        self.folder = folder
+        self.port, self.tls_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.tls_url = f"https://127.0.0.1:{self.tls_port}"
+        self.cert, _ = certificate(folder)
+        (folder / "files").mkdir()
+        text = NGINX.format(folder=folder, port=self.port, tls_port=self.tls_port, inside=inside)
+        (folder / "nginx.conf").write_text(text)
+
+
+@contextlib.contextmanager
+def nginx(inside: str = "") -> Iterator[Nginx]:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Nginx(Path(folder), inside)
+        command = [str(program("nginx")), "-p", folder, "-c", f"{folder}/nginx.conf", "-e", f"{folder}/errors"]
+        with running(command, made.port):
+            yield made
+
+
 def contract(url: str, root: str, tests: str = "*", expect: str = "", **variables: str) -> str:
     """Runs the contract against a tier; gives what it printed."""
     env = {"PATH": os.environ["PATH"], "NC_TIER_URL": url, "NC_TIER_ROOT": root, "NC_TIER_EXPECT": expect} | variables
