@@ -76,6 +76,16 @@ Result<Asked> parse(const HttpRequest& http) {
   return asked;
 }
 
+Status check_asked(const Rights& rights, const Asked& asked) {
+  NC_TRY(rights.may(asked.request.name_space));
+  if (!asked.recording.empty() && !rights.namespaces.is_all()) {
+    return Error{Code::kDenied, rights.who + " may not record",
+                 "ask for a token for all namespaces"};
+  }
+  if (!asked.build || rights.scope >= Scope::kWrite) return {};
+  return Error{Code::kDenied, rights.who + " may look up, and not build", "send intent: lookup"};
+}
+
 // An answer of a moment ago that still holds; the use is counted.
 std::shared_ptr<const HitMemo::Answer> recall(Service& service, const ActionKey& key) {
   auto known = service.hits.get(key);
@@ -101,7 +111,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 
   // On a disk thread, like everything below.
   void run() {
-    if (asked_.recording.empty()) {
+    if (asked_.recording.empty() && !call_.request.rights) {
       if (auto known = recall(service_, asked_.request.key)) return answer_hit(*known);
     }
     auto hit = service_.store.lookup(asked_.request.key);
@@ -189,12 +199,27 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
   void answer_hit(const Hit& hit) {
+    if (call_.request.rights) return answer_stranger(hit);
     if (recorded()) {
       service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);
     }
     HitMemo::Answer made{hit_tail(hit), hit.generation, seconds_saved(hit.manifest)};
     answer_hit(made);
     service_.hits.put(asked_.request.key, std::move(made));
+  }
+
+  // Not the daemon's own user: no paths, which mean nothing elsewhere and are nobody's business,
+  // and no entry of another namespace, whatever namespace the request named.
+  void answer_stranger(Hit hit) {
+    if (Status may = call_.request.rights->may(hit.manifest.name_space); !may.ok()) {
+      end_ticket();
+      return fail(may.error());
+    }
+    if (recorded()) {
+      service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);
+    }
+    for (BlobRef& blob : hit.blobs) blob.path.clear();
+    answer_hit({hit_tail(hit), hit.generation, seconds_saved(hit.manifest)});
   }
 
   void answer_hit(const HitMemo::Answer& known) {
@@ -232,7 +257,12 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
       service_.outcomes.missed(asked_.recording, asked_.request,
                                miss.ok() ? std::optional(*miss) : std::nullopt);
     }
-    if (miss.ok()) return miss_json(*miss);
+    if (miss.ok()) {
+      // The nearest may be of any namespace.
+      const Rights* rights = call_.request.rights.get();
+      if (rights != nullptr && !rights->namespaces.is_all()) miss->nearest.reset();
+      return miss_json(*miss);
+    }
     log::warn("acquire", "cannot explain a miss: {}", miss.error().text());
     return miss_json({"never_built", std::nullopt});
   }
@@ -277,6 +307,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 std::optional<HttpResponse> acquire_now(Service& service, const HttpRequest& request) {
   constexpr std::size_t kMaxBody = 16 << 10;  // more takes its time to parse
   if (request.body.size() > kMaxBody) return std::nullopt;
+  if (request.rights) return std::nullopt;  // memory holds answers with paths
   // Asked first because it is cheap, and usually the end of it.
   if (!service.hits.get(*ActionKey::from_hex(request.arg))) return std::nullopt;
   auto asked = parse(request);
@@ -290,6 +321,11 @@ std::optional<HttpResponse> acquire_now(Service& service, const HttpRequest& req
 void acquire(Service& service, Call call) {
   auto asked = parse(call.request);
   if (!asked.ok()) return call.reply(HttpResponse::error(asked.error()));
+  if (call.request.rights) {
+    if (Status may = check_asked(*call.request.rights, *asked); !may.ok()) {
+      return call.reply(HttpResponse::error(may.error()));
+    }
+  }
   std::make_shared<LookUp>(service, std::move(call), std::move(*asked))->run();
 }
 

@@ -4,6 +4,17 @@
 #include "daemon/service.hpp"
 
 namespace nc::daemon {
+namespace {
+
+// What comes over the network has to be signed like what comes from a shared tier.
+Status accept_from(Service& service, const Rights& rights, const Manifest& manifest) {
+  NC_TRY(rights.may(manifest.name_space));
+  if (!rights.remote) return {};
+  if (!service.trust) return Error{Code::kDenied, "nobody is believed here", ""};
+  return service.trust->check(manifest, rights.who);
+}
+
+}  // namespace
 
 HttpResponse get_action(Service& service, const HttpRequest& request) {
   auto manifest = service.store.peek(*ActionKey::from_hex(request.arg));
@@ -11,6 +22,11 @@ HttpResponse get_action(Service& service, const HttpRequest& request) {
   if (!*manifest) {
     return HttpResponse::error({Code::kNotFound, "there is no entry for key " + request.arg,
                                 "see `neuroncache misses` for why"});
+  }
+  if (request.rights) {
+    if (Status may = request.rights->may((*manifest)->name_space); !may.ok()) {
+      return HttpResponse::error(may.error());
+    }
   }
   return HttpResponse::json((*manifest)->to_json());
 }
@@ -30,6 +46,11 @@ HttpResponse put_action(Service& service, const HttpRequest& request) {
         {Code::kKeyMismatch,
          "the manifest is of key " + manifest->key.hex() + ", the path of " + request.arg,
          "send both for the same key"});
+  }
+  if (request.rights) {
+    if (Status may = accept_from(service, *request.rights, *manifest); !may.ok()) {
+      return HttpResponse::error(may.error());
+    }
   }
   if (!import) {
     if (Status may = service.leases.may_commit(key, lease); !may.ok()) {

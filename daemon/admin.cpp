@@ -117,6 +117,27 @@ js::value trust_json(Service& service) {
                     {"refused", std::move(refused)}};
 }
 
+js::value listener_json(Service& service) {
+  if (!service.gate) return nullptr;
+  const Gate::Counts gate = service.gate->counts();
+  TcpListener::Counts counts;
+  if (service.listener) counts = service.listener->counts();
+  const std::string problem =
+      service.listen_problem.empty() ? gate.problem : service.listen_problem;
+  js::object object;
+  object["address"] = service.listener ? js::value(service.listener->bound()) : js::value(nullptr);
+  object["problem"] = problem;
+  object["grants"] = gate.grants;
+  object["requests"] = gate.admitted;
+  object["refused"] = gate.denied;
+  object["open"] = counts.open;
+  object["accepted"] = counts.accepted;
+  object["turned_away"] = counts.turned_away;
+  object["failed_handshakes"] = counts.failed_handshakes;
+  object["timed_out"] = counts.timed_out;
+  return object;
+}
+
 js::object builds_json(Service& service) {
   const AdmissionQueue::View view = service.builds.view();
   const WorkQueue::Counts queue = service.work.queue().counts();
@@ -131,7 +152,8 @@ js::object builds_json(Service& service) {
 
 }  // namespace
 
-HttpResponse hello(Service& service, const HttpRequest&) {
+HttpResponse hello(Service& service, const HttpRequest& request) {
+  const std::string_view path = request.rights ? std::string_view() : service.store_path;
   return answer(
       {{"protocol", {{"min", protocol::kMinVersion}, {"max", protocol::kVersion}}},
        {"version", NC_VERSION},
@@ -139,9 +161,7 @@ HttpResponse hello(Service& service, const HttpRequest&) {
        {"pid", service.pid},
        {"started_ms", service.started_ms},
        {"store",
-        {{"id", service.store.id()},
-         {"path", service.store_path},
-         {"read_only", service.read_only}}}});
+        {{"id", service.store.id()}, {"path", js_view(path)}, {"read_only", service.read_only}}}});
 }
 
 HttpResponse stats(Service& service, const HttpRequest& request) {
@@ -173,6 +193,7 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
                    {"max_connections", settings.integer("max_connections")}}},
                  {"builds", builds_json(service)},
                  {"trust", trust_json(service)},
+                 {"listener", listener_json(service)},
                  {"health", health_json(service)}});
 }
 

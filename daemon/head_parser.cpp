@@ -104,6 +104,7 @@ RequestHead HeadParser::take() {
   head.keep_alive = parser.keep_alive();
   head.expect_continue = boost::beast::iequals(message[http::field::expect], "100-continue");
   head.protocol = std::string(message["X-Neuroncache-Protocol"]);
+  head.authorization = std::string(message[http::field::authorization]);
   return head;
 }
 

@@ -30,6 +30,8 @@ std::string_view reason(int status) {
       return "No Content";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 403:
       return "Forbidden";
     case 404:
@@ -117,7 +119,7 @@ int http_status(Code code) {
   return 500;
 }
 
-Connection::Connection(Peer peer) : id_(++g_last_connection), peer_(peer) {}
+Connection::Connection(Peer peer) : id_(++g_last_connection), peer_(std::move(peer)) {}
 
 std::string_view HttpRequest::query(const std::string& name) const {
   auto it = head.query.find(name);
@@ -144,12 +146,31 @@ HttpResponse HttpResponse::error(const Error& error, int status) {
   return json(js::serialize(js::object{{"error", inner}}), status);
 }
 
+void HttpResponse::hide_paths() {
+  if (status < 400 || owner) return;
+  std::string out;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const bool begins =
+        body[i] == '/' &&
+        (i == 0 || std::string_view(" '\"(=`").find(body[i - 1]) != std::string_view::npos);
+    if (!begins || std::string_view(body).substr(i).starts_with("/v1/")) {
+      out.push_back(body[i]);
+      continue;
+    }
+    out += "(a path)";
+    const auto end = body.find_first_of(" '\"(),:;`\\", i);
+    i = (end == std::string::npos ? body.size() : end) - 1;
+  }
+  body = std::move(out);
+}
+
 std::string HttpResponse::header(bool keep_alive) const {
   const std::string_view end = keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
   if (status == 204) return fmt::format("HTTP/1.1 204 {}\r\n{}", reason(status), end);
   const std::uint64_t length = head_length ? *head_length : owner ? view.size() : body.size();
-  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}", status,
-                     reason(status), content_type, length, end);
+  const std::string_view challenge = status == 401 ? "WWW-Authenticate: Bearer\r\n" : "";
+  return fmt::format("HTTP/1.1 {} {}\r\n{}Content-Type: {}\r\nContent-Length: {}\r\n{}", status,
+                     reason(status), challenge, content_type, length, end);
 }
 
 }  // namespace nc::daemon

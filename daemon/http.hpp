@@ -20,11 +20,16 @@ namespace nc::daemon {
 enum class Method { kGet, kHead, kPut, kPost, kDelete, kOther };
 std::string_view method_name(Method method);
 
+struct Rights;
+struct Remote;
+
 // Who is at the other end of the socket, told by the kernel. pid 0: in a namespace we cannot see.
 struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
+  std::shared_ptr<const Rights> rights = nullptr;  // null: everything
+  std::shared_ptr<const Remote> remote = nullptr;  // over TCP: each request shows its rights
 };
 
 // One client connection, as far as handlers care. Thread-safe.
@@ -56,7 +61,8 @@ struct RequestHead {
   bool chunked = false;
   bool keep_alive = true;
   bool expect_continue = false;
-  std::string protocol;  // X-Neuroncache-Protocol, or empty
+  std::string protocol;       // X-Neuroncache-Protocol, or empty
+  std::string authorization;  // or empty; a secret
 };
 
 struct HttpRequest {
@@ -65,6 +71,7 @@ struct HttpRequest {
   std::string outer;  // and for {name} before it
   std::string body;   // of a control request
   std::shared_ptr<Connection> connection;
+  std::shared_ptr<const Rights> rights;  // null: the daemon's own user, who may do everything
 
   // A query parameter, or "".
   std::string_view query(const std::string& name) const;
@@ -84,6 +91,8 @@ struct HttpResponse {
   static HttpResponse json(std::string body, int status = 200);
   static HttpResponse error(const Error& error);
   static HttpResponse error(const Error& error, int status);
+  // For callers who are to learn nothing of this host's disk: an error without its paths.
+  void hide_paths();
   // The bytes before the body.
   std::string header(bool keep_alive) const;
 };

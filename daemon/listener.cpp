@@ -1,10 +1,12 @@
 #include "daemon/listener.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -14,6 +16,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/safe_path.hpp"
 
 namespace nc::daemon {
 namespace {
@@ -40,19 +44,27 @@ Result<Address> address_of(const std::string& path) {
   return address;
 }
 
-Status check_directory(FileSystem& fs, const std::string& dir) {
-  NC_TRY(fs.make_dirs(dir, 0700));
-  NC_ASSIGN(const FileInfo info, fs.stat(dir));
-  if (info.uid != ::geteuid() && info.uid != 0) {
-    return Error{Code::kDenied, fmt::format("{} belongs to uid {}", dir, info.uid),
-                 "choose another place: --socket or NEURONCACHE_SOCKET"};
+// A private directory that we made ourselves is opened for the group to pass through, and for
+// nothing else.
+Status open_to_group(const std::string& dir, const FileInfo& info, gid_t group) {
+  if (info.uid != ::geteuid() || (info.mode & 077) != 0) return {};
+  if (::chown(dir.c_str(), static_cast<uid_t>(-1), group) != 0) {
+    return errno_error(errno, "cannot give to the group", dir);
   }
-  const bool sticky = (info.mode & S_ISVTX) != 0;
-  if ((info.mode & S_IWOTH) != 0 && !sticky) {
-    return Error{Code::kDenied, fmt::format("anybody may write to {}", dir),
-                 fmt::format("chmod 700 {}, or choose another place", dir)};
-  }
+  if (::chmod(dir.c_str(), 0710) != 0) return errno_error(errno, "cannot chmod", dir);
   return {};
+}
+
+Status check_directory(FileSystem& fs, const std::string& dir, std::optional<gid_t> group) {
+  NC_TRY(check_safe_dir(dir));
+  NC_TRY(fs.make_dirs(dir, 0700));
+  NC_TRY(check_safe_dir(dir));
+  NC_ASSIGN(const FileInfo info, fs.stat(dir));
+  if ((info.mode & S_IWGRP) != 0 && !group && (info.mode & S_ISVTX) == 0) {
+    return Error{Code::kDenied, fmt::format("a group may write to {}", dir),
+                 fmt::format("chmod 700 {}, or set socket_group", dir)};
+  }
+  return group ? open_to_group(dir, info, *group) : Status();
 }
 
 std::uint64_t inode_of(const std::string& path) {
@@ -61,6 +73,19 @@ std::uint64_t inode_of(const std::string& path) {
 }
 
 }  // namespace
+
+Result<gid_t> find_group(const std::string& name) {
+  gid_t number = 0;
+  const auto [end, ec] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (ec == std::errc() && end == name.data() + name.size()) return number;
+  std::array<char, 16384> buffer;
+  ::group entry{};
+  ::group* found = nullptr;
+  ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found != nullptr) return found->gr_gid;
+  return Error{Code::kInvalid, fmt::format("socket_group: there is no group '{}'", name),
+               "name a group of this host, or give its number"};
+}
 
 bool answers(const std::string& path) {
   auto address = address_of(path);
@@ -73,18 +98,18 @@ bool answers(const std::string& path) {
   return errno == EAGAIN;  // somebody listens and is busy
 }
 
-Place::Place(FileSystem& fs, std::string path, std::unique_ptr<FileLock> lock)
-    : fs_(&fs), path_(std::move(path)), lock_(std::move(lock)) {}
+Place::Place(FileSystem& fs, const Options& options, std::unique_ptr<FileLock> lock)
+    : fs_(&fs), path_(options.path), group_(options.group), lock_(std::move(lock)) {}
 
 Result<std::optional<Place>> Place::take(FileSystem& fs, Clock& clock, const Options& options) {
   NC_TRY(address_of(options.path));
-  NC_TRY(check_directory(fs, parent_dir(options.path)));
-  if (!options.lock) return std::optional<Place>(Place(fs, options.path, nullptr));
+  NC_TRY(check_directory(fs, parent_dir(options.path), options.group));
+  if (!options.lock) return std::optional<Place>(Place(fs, options, nullptr));
   const Millis deadline = clock.monotonic_ms() + options.patience_ms;
   for (;;) {
     auto lock = fs.lock(options.path + ".lock");
     if (answers(options.path)) return std::optional<Place>();
-    if (lock.ok()) return std::optional<Place>(Place(fs, options.path, std::move(*lock)));
+    if (lock.ok()) return std::optional<Place>(Place(fs, options, std::move(*lock)));
     if (!lock.is(Code::kBusy)) return std::move(lock).error();
     // Its holder does not listen yet, or not any more.
     if (clock.monotonic_ms() >= deadline) {
@@ -112,7 +137,12 @@ Result<UniqueFd> Place::listen() {
     return errno_error(errno, "cannot bind", path_);
   }
   inode_ = inode_of(path_);
-  if (::chmod(path_.c_str(), 0600) != 0) return errno_error(errno, "cannot chmod", path_);
+  if (group_ && ::lchown(path_.c_str(), static_cast<uid_t>(-1), *group_) != 0) {
+    return errno_error(errno, "cannot give to the group", path_);
+  }
+  if (::chmod(path_.c_str(), group_ ? 0660 : 0600) != 0) {
+    return errno_error(errno, "cannot chmod", path_);
+  }
   if (::listen(fd.get(), kBacklog) != 0) return errno_error(errno, "cannot listen at", path_);
   return fd;
 }

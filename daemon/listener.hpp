@@ -20,9 +20,10 @@ class Place {
     std::string path;
     bool lock = true;             // false: a private daemon at a path nobody else uses
     Millis patience_ms = 60'000;  // for one that starts or ends right now
+    std::optional<gid_t> group = std::nullopt;  // may come in, too
   };
   // Makes the socket's directory when needed. nullopt: a daemon answers there already. kInvalid:
-  // the path is too long. kDenied: the directory is another user's, or anybody may write to it.
+  // the path is too long. kDenied: somebody else could put another socket there (base/safe_path).
   static Result<std::optional<Place>> take(FileSystem& fs, Clock& clock, const Options& options);
 
   Result<UniqueFd> listen();
@@ -30,13 +31,17 @@ class Place {
   void leave();
 
  private:
-  Place(FileSystem& fs, std::string path, std::unique_ptr<FileLock> lock);
+  Place(FileSystem& fs, const Options& options, std::unique_ptr<FileLock> lock);
 
   FileSystem* fs_;
   std::string path_;
+  std::optional<gid_t> group_;
   std::unique_ptr<FileLock> lock_;
   std::uint64_t inode_ = 0;  // of the bound socket
 };
+
+// "builders" or "1001" -> its number; kInvalid when there is no such group.
+Result<gid_t> find_group(const std::string& name);
 
 // True when something accepts connections at `path`.
 bool answers(const std::string& path);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "base/safe_path.hpp"
 #include "daemon/detach.hpp"
 #include "daemon/listener.hpp"
 #include "daemon/maintenance.hpp"
@@ -17,6 +18,25 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
+// Over TCP, too, when that is wanted. Should it not work, this host's own clients are served all
+// the same.
+void open_tcp(Service& service, Server& server, const Settings& settings) {
+  if (settings.text("listen").empty()) return;
+  service.gate =
+      std::make_unique<Gate>(real_filesystem(), service.clock, settings.text("listen_tokens"));
+  auto opened = TcpListener::open(real_filesystem(), service.clock, tcp_options(settings),
+                                  [&server](UniqueFd socket, std::shared_ptr<const Remote> remote) {
+                                    return server.adopt(std::move(socket), std::move(remote));
+                                  });
+  if (!opened.ok()) {
+    service.listen_problem = opened.error().text();
+    return log::error("daemon", "no service over TCP: {}", service.listen_problem);
+  }
+  service.listener = std::move(*opened);
+  log::info("daemon", "serving at {}, too, {}", service.listener->bound(),
+            settings.boolean("listen_plain") ? "in plain text" : "with TLS");
+}
+
 // ok also when another daemon serves already.
 Status serve(const Options& options, Settings loaded, Starter& starter) {
   const pid_t parent = ::getppid();
@@ -25,10 +45,17 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   NC_TRY(open_log(loaded));
 
   // Our place: the socket that systemd hands over, else the one that we take.
+  std::optional<gid_t> group;
+  if (const std::string& name = loaded.text("socket_group"); !name.empty()) {
+    NC_ASSIGN(group, find_group(name));
+  }
+  NC_TRY(check_safe_dir(loaded.text("dir")));
   NC_ASSIGN(auto listener, inherited_listener());
   std::optional<Place> place;
   if (!listener) {
-    NC_ASSIGN(place, Place::take(fs, clock, {loaded.text("socket"), !options.exit_with_parent}));
+    Place::Options at{loaded.text("socket"), !options.exit_with_parent};
+    at.group = group;
+    NC_ASSIGN(place, Place::take(fs, clock, at));
     if (!place) {
       log::info("daemon", "another one answers at {} already", loaded.text("socket"));
       starter.ready();
@@ -55,15 +82,16 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   NC_TRY(service.builds.restore(leases, initial, !read_only));
   NC_TRY(service.work.restore(leases, !read_only));
   NC_TRY(service.outcomes.restore(!read_only));
-  NC_TRY(keeper.start());
-
+  // Before the keeper's thread, which must not outlive what follows it.
   if (!listener) {
     NC_ASSIGN(listener, place->listen());
   }
+  NC_TRY(keeper.start());
   const std::string at = bound_path(listener->get());
   Server server(service, std::move(*listener),
                 {static_cast<std::size_t>(initial.integer("io_threads")),
-                 static_cast<std::uint64_t>(initial.integer("max_connections"))});
+                 static_cast<std::uint64_t>(initial.integer("max_connections")), group});
+  open_tcp(service, server, initial);
   settings.subscribe([&](const Settings& now) {
     server.set_request_timeout(millis(now, "request_timeout"));
     leases.set_lease_ttl(millis(now, "lease_ttl"));
@@ -77,7 +105,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   const auto leave_when_idle = [&] {
     const Millis limit = millis(settings.copy(), "idle_exit");
     const Millis since = server.idle_since();
-    if (limit <= 0 || since == 0 || leases.leases() > 0) return;
+    if (service.listener || limit <= 0 || since == 0 || leases.leases() > 0) return;
     if (clock.monotonic_ms() - since < limit) return;
     log::info("daemon", "nobody was here for {} s: leaving", limit / 1000);
     server.shut_down(0);
@@ -87,6 +115,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   };
   const auto stop_listening = [&] {
     notify_manager("STOPPING=1");
+    if (service.listener) service.listener->stop_accepting();
     if (place) place->leave();
   };
   const auto reload = [&] {
@@ -97,6 +126,11 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     }
     for (const auto& name : settings.reload(*fresh)) {
       log::warn("daemon", "{} changes with the next start", name);
+    }
+    if (service.listener) {
+      if (Status read = service.listener->reload(); !read.ok()) {
+        log::error("daemon", "the old certificate stays in use: {}", read.error().text());
+      }
     }
     log::info("daemon", "log reopened, settings reloaded");
   };
@@ -116,14 +150,18 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   };
   Status served;
   {
+    const auto look_at_tokens = [&] {
+      if (service.gate) service.gate->refresh();
+    };
     Maintenance maintenance({[&] { store->maintain(); }, write_buckets, forget_old_work,
-                             leave_when_idle, leave_with_parent});
+                             look_at_tokens, leave_when_idle, leave_with_parent});
     log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
     starter.ready();
     notify_manager("READY=1");
     served = server.run(stop_listening, reload);
   }
   pool.stop();
+  service.listener.reset();
   keeper.stop();
   write_buckets();
   if (Status flushed = store->flush(); !flushed.ok()) {

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <exception>
 
+#include <fmt/format.h>
+
 #include "base/log.hpp"
 #include "client/protocol.hpp"
 #include "daemon/head_parser.hpp"
@@ -29,50 +31,73 @@ constexpr Route post(std::string_view pattern, std::uint64_t max, void (*handle)
   return {Method::kPost, pattern, BodyKind::kJson, max, lane, handle};
 }
 
+// Whoever may read, or write, in some namespace: the handler looks at which.
+constexpr Route reader(Route route) {
+  route.scope = Scope::kRead;
+  route.by_namespace = true;
+  return route;
+}
+constexpr Route writer(Route route) {
+  route.scope = Scope::kWrite;
+  route.by_namespace = true;
+  return route;
+}
+// In all of them.
+constexpr Route reader_of_all(Route route) {
+  route.scope = Scope::kRead;
+  return route;
+}
+constexpr Route writer_of_all(Route route) {
+  route.scope = Scope::kWrite;
+  return route;
+}
+
+// What is not said to be for readers or writers is for administrators.
 constexpr std::array kRoutes = {
-    get("/v1/hello", sync<hello>),
-    Route{Method::kPost, "/v1/actions/{key}/acquire", BodyKind::kJson, kLarge, Lane::kQuick,
-          acquire, acquire_now},
-    get("/v1/actions/{key}", sync<get_action>),
-    Route{Method::kPut, "/v1/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow,
-          sync<put_action>},
-    get("/v1/blobs/{digest}", sync<get_blob>, Lane::kSlow),
-    Route{Method::kHead, "/v1/blobs/{digest}", BodyKind::kNone, 0, Lane::kQuick, sync<head_blob>},
-    Route{Method::kPut, "/v1/blobs/{digest}", BodyKind::kBlob, 0, Lane::kSlow, nullptr, nullptr,
-          put_blob},
-    post("/v1/leases/{id}/heartbeat", kSmall, sync<heartbeat>),
-    post("/v1/leases/{id}/fail", kLarge, sync<fail_lease>),
-    Route{Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick,
-          sync<release_lease>},
-    get("/v1/leases", sync<list_leases>),
-    post("/v1/admission", kSmall, admit),
-    get("/v1/builds", sync<list_builds>),
-    get("/v1/recordings", sync<list_recordings>),
-    get("/v1/recordings/{name}", sync<list_recorded>, Lane::kSlow),
+    reader(get("/v1/hello", sync<hello>)),
+    reader({Method::kPost, "/v1/actions/{key}/acquire", BodyKind::kJson, kLarge, Lane::kQuick,
+            acquire, acquire_now}),
+    reader(get("/v1/actions/{key}", sync<get_action>)),
+    writer({Method::kPut, "/v1/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow,
+            sync<put_action>}),
+    reader(get("/v1/blobs/{digest}", sync<get_blob>, Lane::kSlow)),
+    reader(
+        {Method::kHead, "/v1/blobs/{digest}", BodyKind::kNone, 0, Lane::kQuick, sync<head_blob>}),
+    writer({Method::kPut, "/v1/blobs/{digest}", BodyKind::kBlob, 0, Lane::kSlow, nullptr, nullptr,
+            put_blob}),
+    writer(post("/v1/leases/{id}/heartbeat", kSmall, sync<heartbeat>)),
+    writer(post("/v1/leases/{id}/fail", kLarge, sync<fail_lease>)),
+    writer({Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick,
+            sync<release_lease>}),
+    reader_of_all(get("/v1/leases", sync<list_leases>)),
+    writer_of_all(post("/v1/admission", kSmall, admit)),
+    reader_of_all(get("/v1/builds", sync<list_builds>)),
+    reader_of_all(get("/v1/recordings", sync<list_recordings>)),
+    reader_of_all(get("/v1/recordings/{name}", sync<list_recorded>, Lane::kSlow)),
     Route{Method::kDelete, "/v1/recordings/{name}", BodyKind::kNone, 0, Lane::kQuick,
           sync<forget_recording>},
-    get("/v1/recordings/{name}/actions/{key}", sync<get_recorded>),
-    Route{Method::kPut, "/v1/recordings/{name}/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow,
-          sync<record_action>},
-    get("/v1/recordings/{name}/outcomes", sync<list_outcomes>),
+    reader_of_all(get("/v1/recordings/{name}/actions/{key}", sync<get_recorded>)),
+    writer_of_all({Method::kPut, "/v1/recordings/{name}/actions/{key}", BodyKind::kJson, kLarge,
+                   Lane::kSlow, sync<record_action>}),
+    reader_of_all(get("/v1/recordings/{name}/outcomes", sync<list_outcomes>)),
     Route{Method::kDelete, "/v1/recordings/{name}/outcomes", BodyKind::kNone, 0, Lane::kQuick,
           sync<forget_outcomes>},
-    get("/v1/queue", sync<list_queue>),
-    post("/v1/queue", kLarge, sync<enqueue_work>, Lane::kSlow),
+    reader_of_all(get("/v1/queue", sync<list_queue>)),
+    writer_of_all(post("/v1/queue", kLarge, sync<enqueue_work>, Lane::kSlow)),
     Route{Method::kDelete, "/v1/queue", BodyKind::kNone, 0, Lane::kQuick, sync<clear_queue>},
-    post("/v1/queue/take", kSmall, sync<take_work>),
-    post("/v1/bypass", kSmall, sync<bypass>),
-    post("/v1/buckets/observe", kLarge, sync<observe_sizes>),
-    post("/v1/buckets/plan", kLarge, sync<plan_buckets>),
-    get("/v1/buckets", sync<list_buckets>),
-    post("/v1/padding/plan", kGraphs, sync<plan_padding>, Lane::kSlow),
-    get("/v1/stats", sync<stats>, Lane::kSlow),
-    get("/v1/entries", sync<list_entries>, Lane::kSlow),
-    get("/v1/entries/{prefix}", sync<get_entry>),
+    writer_of_all(post("/v1/queue/take", kSmall, sync<take_work>)),
+    writer_of_all(post("/v1/bypass", kSmall, sync<bypass>)),
+    writer_of_all(post("/v1/buckets/observe", kLarge, sync<observe_sizes>)),
+    writer_of_all(post("/v1/buckets/plan", kLarge, sync<plan_buckets>)),
+    reader_of_all(get("/v1/buckets", sync<list_buckets>)),
+    writer_of_all(post("/v1/padding/plan", kGraphs, sync<plan_padding>, Lane::kSlow)),
+    reader_of_all(get("/v1/stats", sync<stats>, Lane::kSlow)),
+    reader_of_all(get("/v1/entries", sync<list_entries>, Lane::kSlow)),
+    reader_of_all(get("/v1/entries/{prefix}", sync<get_entry>)),
     post("/v1/prune", kSmall, sync<prune>, Lane::kSlow),
     post("/v1/verify", kSmall, sync<verify>, Lane::kSlow),
     post("/v1/pins", kSmall, sync<pin>),
-    get("/v1/misses", sync<misses>),
+    reader_of_all(get("/v1/misses", sync<misses>)),
     get("/v1/config", sync<get_config>),
     post("/v1/config", kSmall, sync<set_config>),
     post("/v1/shutdown", kSmall, sync<shut_down>),
@@ -163,6 +188,23 @@ Match route(RequestHead& head) {
   return refuse(
       {Code::kNotFound, "there is nothing at " + head.path.substr(0, 200), "see docs/protocol.md"},
       404);
+}
+
+Status check_rights(const Route& route, const Rights& rights) {
+  if (rights.scope < route.scope) {
+    return Error{
+        Code::kDenied,
+        fmt::format("{} has the scope {}; {} needs {}", rights.who, trust::scope_name(rights.scope),
+                    route.pattern, trust::scope_name(route.scope)),
+        "ask for a token of that scope"};
+  }
+  if (!route.by_namespace && !rights.namespaces.is_all()) {
+    return Error{Code::kDenied,
+                 fmt::format("{} may use {} only; {} is about all namespaces", rights.who,
+                             rights.namespaces.text(), route.pattern),
+                 "ask for a token for all namespaces"};
+  }
+  return {};
 }
 
 void run_handler(const Route& route, Service& service, Call call) noexcept {

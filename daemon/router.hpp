@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/access.hpp"
 #include "daemon/disk_pool.hpp"
 #include "daemon/http.hpp"
 #include "daemon/service.hpp"
@@ -24,7 +25,15 @@ struct Route {
   // When set, asked first, on the I/O thread: must not wait for anything.
   std::optional<HttpResponse> (*now)(Service&, const HttpRequest&) = nullptr;
   Result<std::unique_ptr<BodySink>> (*open)(Service&, const HttpRequest&) = nullptr;  // kBlob
+  // What a caller needs who is not the daemon's own user. A route that shows or changes what is in
+  // every namespace is for those who may use all of them; the others look by themselves at what
+  // the request names.
+  Scope scope = Scope::kAdmin;
+  bool by_namespace = false;
 };
+
+// kDenied.
+Status check_rights(const Route& route, const Rights& rights);
 
 std::span<const Route> routes();
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/log.hpp"
+#include "daemon/access.hpp"
 #include "daemon/session.hpp"
 
 namespace nc::daemon {
@@ -42,6 +44,24 @@ Peer peer_of(int fd) {
   return {credentials.pid, credentials.uid, credentials.gid};
 }
 
+bool in_group(int fd, const Peer& peer, gid_t group) {
+  if (peer.gid == group) return true;
+  std::array<gid_t, 1024> groups{};
+  socklen_t size = sizeof groups;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) != 0) return false;
+  const auto end = groups.begin() + size / sizeof(gid_t);
+  return std::find(groups.begin(), end, group) != end;
+}
+
+// What a member of the socket's group may do.
+std::shared_ptr<const Rights> group_rights(uid_t uid) {
+  auto rights = std::make_shared<Rights>();
+  rights->scope = Scope::kWrite;
+  rights->namespaces = trust::NamespaceSet::all();
+  rights->who = "uid " + std::to_string(uid);
+  return rights;
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -65,6 +85,7 @@ struct Server::Impl {
 
   void accept();
   void accepted(error_code ec, Socket socket, Thread& thread);
+  void begin(Socket socket, Peer peer, Admission admission, Thread& thread);
   void tick(Thread& thread);
   void session_ended();
   void wait_signal();
@@ -96,6 +117,22 @@ Server::Server(Service& service, UniqueFd listener, Options options)
 
 Server::~Server() {
   for (auto& thread : impl_->threads) thread->host.sessions.clear();
+}
+
+bool Server::adopt(UniqueFd fd, std::shared_ptr<const Remote> remote) {
+  if (impl_->service.draining) return false;
+  auto shared = std::make_shared<UniqueFd>(std::move(fd));
+  asio::post(impl_->threads[0]->io, [impl = impl_.get(), shared, remote = std::move(remote)] {
+    auto& thread = *impl->threads[impl->next_thread++ % impl->threads.size()];
+    Socket socket(thread.io);
+    error_code ec;
+    socket.assign(asio::local::stream_protocol(), shared->get(), ec);
+    if (ec) return;
+    shared->release();
+    Peer peer{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1), nullptr, remote};
+    impl->begin(std::move(socket), std::move(peer), Admission::kServed, thread);
+  });
+  return true;
 }
 
 void Server::set_request_timeout(Millis ms) {
@@ -167,24 +204,35 @@ void Server::Impl::accepted(error_code ec, Socket socket, Thread& thread) {
   }
   if (ec) return accept();  // the client gave up meanwhile
 
+  Peer peer = peer_of(socket.native_handle());
+  Admission admission = Admission::kServed;
+  if (peer.uid != ::geteuid() && peer.uid != 0) {
+    if (options.group && in_group(socket.native_handle(), peer, *options.group)) {
+      peer.rights = group_rights(peer.uid);
+    } else {
+      admission = Admission::kDenied;
+    }
+  }
+  begin(std::move(socket), std::move(peer), admission, thread);
+  accept();
+}
+
+void Server::Impl::begin(Socket socket, Peer peer, Admission admission, Thread& thread) {
   const std::uint64_t open = service.connections.fetch_add(1) + 1;
   idle_since = 0;
-  const Peer peer = peer_of(socket.native_handle());
-  Admission admission = Admission::kServed;
-  if (peer.uid != ::geteuid() && peer.uid != 0) admission = Admission::kDenied;
   if (open > options.max_connections) admission = Admission::kTooMany;
   if (open > options.max_connections + kPoliteRefusals) {
-    socket.close(ec);
-    session_ended();
-    return accept();
+    error_code ignored;
+    socket.close(ignored);
+    return session_ended();
   }
-  auto session = std::make_shared<Session>(thread.host, std::move(socket), peer, admission);
+  auto session =
+      std::make_shared<Session>(thread.host, std::move(socket), std::move(peer), admission);
   asio::post(thread.io, [this, &thread, session = std::move(session)] {
     session->start();
     if (service.draining) session->drain();
     tick(thread);
   });
-  accept();
 }
 
 void Server::Impl::session_ended() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/unique_fd.hpp"
 #include "daemon/service.hpp"
@@ -16,6 +17,7 @@ class Server {
   struct Options {
     std::size_t io_threads = 2;
     std::uint64_t max_connections = 4096;
+    std::optional<gid_t> group = std::nullopt;  // served, too: Scope::kWrite
   };
   // `listener` is bound and listens. Sets service.shut_down.
   Server(Service& service, UniqueFd listener, Options options);
@@ -26,6 +28,9 @@ class Server {
   Status run(std::function<void()> on_closed, std::function<void()> on_hangup);
   // From any thread. Running requests get `drain_ms`; a second call shortens it.
   void shut_down(Millis drain_ms);
+  // Serves one more connection, which somebody else accepted: the end of a socket pair. From any
+  // thread; false: we are ending.
+  bool adopt(UniqueFd socket, std::shared_ptr<const Remote> remote);
   void set_request_timeout(Millis ms);
   // Wall time does not matter: since when, on the monotonic clock, no connection has been open; 0:
   // there is one.

@@ -12,6 +12,7 @@
 #include "base/process.hpp"
 #include "cache/store.hpp"
 #include "cache/trust/policy.hpp"
+#include "daemon/access.hpp"
 #include "daemon/bucket_book.hpp"
 #include "daemon/builds.hpp"
 #include "daemon/disk_pool.hpp"
@@ -21,6 +22,7 @@
 #include "daemon/leases.hpp"
 #include "daemon/live_settings.hpp"
 #include "daemon/outcomes.hpp"
+#include "daemon/tcp_listener.hpp"
 #include "daemon/work.hpp"
 
 namespace nc::daemon {
@@ -68,6 +70,9 @@ struct Service {
   Work work;
   Outcomes outcomes;
 
+  std::unique_ptr<Gate> gate;  // who may come in over TCP; null: nobody
+  std::unique_ptr<TcpListener> listener;
+  std::string listen_problem;            // why there is none although there should be
   std::unique_ptr<trust::Policy> trust;  // who is believed beyond this host; null in tests
 
   std::string store_path;

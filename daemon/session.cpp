@@ -13,6 +13,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/log.hpp"
+#include "daemon/access.hpp"
 
 namespace nc::daemon {
 
@@ -54,7 +55,7 @@ class Session::PendingReply {
 };
 
 Session::Session(SessionHost& host, Socket socket, Peer peer, Admission admission)
-    : Connection(peer),
+    : Connection(std::move(peer)),
       host_(host),
       service_(host.service),
       socket_(std::move(socket)),
@@ -178,6 +179,13 @@ void Session::begin(RequestHead head) {
     return refuse({Code::kBusy, "too many connections", "close some, or raise max_connections"},
                   503, true);
   }
+  request_.rights = peer().rights;
+  if (peer().remote) {
+    auto rights = service_.gate->admit(*peer().remote, head.authorization);
+    trust::wipe(head.authorization);
+    if (!rights.ok()) return refuse(rights.error(), 401, true);
+    request_.rights = std::move(*rights);
+  }
   Match match = route(head);
   if (head.chunked) {
     body_left_ = kMaxDiscard;
@@ -187,6 +195,11 @@ void Session::begin(RequestHead head) {
   }
   if (match.route == nullptr) return refuse(match.error, match.status, false);
   route_ = match.route;
+  if (request_.rights) {
+    if (Status may = check_rights(*route_, *request_.rights); !may.ok()) {
+      return refuse(may.error(), 403, false);
+    }
+  }
   if (route_->body != BodyKind::kNone && !head.content_length) {
     return refuse(
         {Code::kLengthRequired, "this request needs a body of known length", "send Content-Length"},
@@ -240,8 +253,11 @@ void Session::dispatch() {
     if (known) return deliver(std::move(*known));
   }
   auto pending = std::make_shared<PendingReply>(shared_from_this());
-  Call call{std::move(request_),
-            [pending](HttpResponse response) { pending->answer(std::move(response)); }};
+  const bool hide = request_.rights != nullptr;
+  Call call{std::move(request_), [pending, hide](HttpResponse response) {
+              if (hide) response.hide_paths();
+              pending->answer(std::move(response));
+            }};
   request_ = {};
   service_.pool.post(route_->lane,
                      [this, self = shared_from_this(), call = std::move(call)]() mutable {
@@ -329,6 +345,7 @@ void Session::write_chunk() {
 
 // On a disk thread. The rest of the body is still to come.
 void Session::upload_failed(HttpResponse response) {
+  if (request_.rights) response.hide_paths();
   guarded("ending an upload", [this] { sink_.reset(); });
   if (must_close_after_refusal()) response.close = true;
   deliver(std::move(response));

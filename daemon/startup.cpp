@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/trust/keyring.hpp"
+#include "base/trust/tokens.hpp"
 
 namespace nc::daemon {
 namespace {
@@ -41,6 +42,7 @@ Result<Settings> read_settings(const Options& options) {
   NC_TRY(fill(settings, "socket", default_socket_path(env)));
   NC_TRY(fill(settings, "trust_keys", trust::default_keyring_path(settings.config_path())));
   NC_TRY(fill(settings, "sign_key", trust::default_sign_key_path(settings.config_path())));
+  NC_TRY(fill(settings, "listen_tokens", trust::default_tokens_path(settings.config_path())));
   // Standard error goes nowhere once we are detached.
   if (options.detach) NC_TRY(fill(settings, "log_file", join(settings.text("dir"), "daemon.log")));
   return settings;
@@ -54,6 +56,19 @@ Status open_log(const Settings& settings) {
 
 trust::PolicyOptions trust_options(const Settings& settings) {
   return {settings.text("trust") != "any", settings.text("trust_keys"), settings.text("sign_key")};
+}
+
+TcpListener::Options tcp_options(const Settings& settings) {
+  TcpListener::Options options;
+  options.address = settings.text("listen");
+  options.cert = settings.text("listen_cert");
+  options.key = settings.text("listen_key");
+  options.client_ca = settings.text("listen_client_ca");
+  options.plain = settings.boolean("listen_plain");
+  // However many come from the network, half of the connections are left for this host.
+  options.max_connections = static_cast<std::size_t>(settings.integer("max_connections")) / 2;
+  options.stall_ms = millis(settings, "request_timeout");
+  return options;
 }
 
 std::string host_name() {

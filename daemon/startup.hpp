@@ -6,6 +6,7 @@
 #include "base/settings.hpp"
 #include "cache/trust/policy.hpp"
 #include "daemon/options.hpp"
+#include "daemon/tcp_listener.hpp"
 
 namespace nc::daemon {
 
@@ -14,6 +15,7 @@ void prepare_process();
 // The settings of file, environment and flags, with what depends on the machine filled in.
 Result<Settings> read_settings(const Options& options);
 Status open_log(const Settings& settings);
+TcpListener::Options tcp_options(const Settings& settings);
 // As the settings trust, trust_keys and sign_key say.
 trust::PolicyOptions trust_options(const Settings& settings);
 std::string host_name();

@@ -90,6 +90,10 @@ bool NamespaceSet::contains(std::string_view name) const {
   });
 }
 
+bool NamespaceSet::is_all() const {
+  return std::find(patterns_.begin(), patterns_.end(), "*") != patterns_.end();
+}
+
 std::string NamespaceSet::text() const {
   return fmt::format("{}", fmt::join(patterns_, ","));
 }

@@ -33,6 +33,7 @@ class NamespaceSet {
   static NamespaceSet all() { return *parse("*"); }
   bool contains(std::string_view name) const;
   bool empty() const { return patterns_.empty(); }
+  bool is_all() const;
   std::string text() const;  // "" when empty
 
  private:

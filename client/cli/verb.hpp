@@ -57,6 +57,6 @@ extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVeri
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
     kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kWarmupVerb,
     kReplayVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb, kKeysRevokeVerb, kKeysRotateVerb,
-    kCompletionVerb, kVersionVerb, kHelpVerb;
+    kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

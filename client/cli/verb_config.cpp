@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "base/trust/keyring.hpp"
+#include "base/trust/tokens.hpp"
 #include "client/autostart.hpp"
 #include "client/cli/output.hpp"
 #include "client/client.hpp"
@@ -54,6 +55,7 @@ std::string shown(const Context& context, std::string_view name) {
   if (name == "socket") return context.socket_path();
   const std::string& file = context.settings().config_path();
   if (name == "trust_keys") return trust::default_keyring_path(file);
+  if (name == "listen_tokens") return trust::default_tokens_path(file);
   if (name == "sign_key") return trust::default_sign_key_path(file);
   return value;
 }

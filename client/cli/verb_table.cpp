@@ -27,9 +27,10 @@ const Verb* const kTable[] = {
     &kWarmupVerb,       &kReplayVerb,
     &kKeysInitVerb,     &kKeysListVerb,
     &kKeysTrustVerb,    &kKeysRevokeVerb,
-    &kKeysRotateVerb,   &kDoctorVerb,
-    &kCompletionVerb,   &kVersionVerb,
-    &kHelpVerb,
+    &kKeysRotateVerb,   &kTokensAddVerb,
+    &kTokensListVerb,   &kTokensRemoveVerb,
+    &kDoctorVerb,       &kCompletionVerb,
+    &kVersionVerb,      &kHelpVerb,
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
-// What decides who is believed: signatures, keyrings, key files. What parses comes back the same
-// from its text, and no input makes a signature that verifies.
+// What decides who is believed: signatures, keyrings, key and token files. What parses comes back
+// the same from its text, and no input makes a signature that verifies.
 #include <string>
 
 #include "base/trust/keyring.hpp"
 #include "base/trust/time_text.hpp"
+#include "base/trust/tokens.hpp"
 #include "cache/trust/envelope.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
@@ -48,6 +49,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try_keyring(text);
   if (const auto key = PrivateKey::parse(text); key.ok()) {
     FUZZ_REQUIRE(key->id() == key->public_key().id());
+  }
+  if (const auto tokens = TokenFile::parse(text); tokens.ok()) {
+    const auto again = TokenFile::parse(tokens->text());
+    FUZZ_REQUIRE(again.ok() && again->text() == tokens->text());
+    FUZZ_REQUIRE(tokens->find_client("") == nullptr);
   }
   if (const auto time = parse_time(text)) FUZZ_REQUIRE(time_text(*time) == text);
   if (const auto set = NamespaceSet::parse(text); set.ok()) FUZZ_REQUIRE(set->text() == text);

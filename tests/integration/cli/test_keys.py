@@ -47,7 +47,9 @@ def test_trust_and_revoke_another_hosts_key(home: Home) -> None:
     keys(home, "init")
     home.fails(2, "keys", "trust", "ed25519:AAAA")
     home.fails(2, "keys", "trust", other["key"], "--write", "a b")
-    (trusted,) = keys(home, "trust", other["key"], "--write", "team-a", "--read", "team-*", "--comment", "other")["keys"]
+    (trusted,) = keys(home, "trust", other["key"], "--write", "team-a", "--read", "team-*", "--comment", "other")[
+        "keys"
+    ]
     assert not trusted["own"] and (trusted["write"], trusted["read"]) == ("team-a", "team-*")
     (changed,) = keys(home, "trust", other["id"][:8], "--write", "*", "--not-after", "2030-01-01T00:00:00Z")["keys"]
     assert (changed["write"], changed["read"], changed["comment"]) == ("*", "team-*", "other")
