@@ -2,11 +2,10 @@
 
 #include <cstdlib>
 
-#include <fmt/format.h>
-
 #include "cache/tier/curl_http.hpp"
 #include "cache/tier/file_engine.hpp"
 #include "cache/tier/http_engine.hpp"
+#include "cache/tier/redis_engine.hpp"
 #include "cache/tier/s3_engine.hpp"
 
 namespace nc::tier {
@@ -20,22 +19,17 @@ Environment process_environment() {
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDeps deps) {
-  if (address.scheme == TierAddress::Scheme::kFile) {
+  using Scheme = TierAddress::Scheme;
+  if (address.scheme == Scheme::kFile) {
     FileEngineOptions options{.address = address.shown, .dir = address.path};
     options.timeout_ms = address.timeout_ms;
     return open_file_engine(std::move(options), *deps.clock, *deps.random);
   }
-  if (address.scheme == TierAddress::Scheme::kS3 || address.scheme == TierAddress::Scheme::kHttp) {
-    auto http = open_curl_http(*deps.clock);
-    if (!http.ok()) return std::move(http).error().context(address.shown);
-    if (address.scheme == TierAddress::Scheme::kHttp) {
-      return open_http(address, std::move(deps), *std::move(http));
-    }
-    return open_s3(address, std::move(deps), *std::move(http));
-  }
-  return Error{Code::kUnsupported,
-               fmt::format("{}: this version has no engine for such a tier", address.shown),
-               "use another tier or a newer version"};
+  if (address.scheme == Scheme::kRedis) return open_redis(address, std::move(deps));
+  auto http = open_curl_http(*deps.clock);
+  if (!http.ok()) return std::move(http).error().context(address.shown);
+  if (address.scheme == Scheme::kHttp) return open_http(address, std::move(deps), *std::move(http));
+  return open_s3(address, std::move(deps), *std::move(http));
 }
 
 }  // namespace nc::tier

@@ -28,7 +28,7 @@ struct EngineDeps {
 };
 
 // Talks to nobody: a tier that cannot be reached is found at the first call. kUnsupported where
-// this program has no engine for the scheme, or lacks a library that it needs.
+// the machine lacks a library that it needs.
 Result<std::unique_ptr<Engine>> open_engine(const TierAddress& address, EngineDeps deps = {});
 
 }  // namespace nc::tier

@@ -138,6 +138,12 @@ TEST_F(TierContract, CreateIsRefused) {
   EXPECT_FALSE(engine->capabilities().exclusive_create);
 }
 
+TEST_F(TierContract, IsFull) {
+  if (environment("NC_TIER_ROOT") != "x") return;  // where the server was told so
+  EXPECT_TRUE(engine->put(root + "x", as_bytes("x")).is(Code::kNoSpace));
+  EXPECT_TRUE(engine->create(root + "x", as_bytes("x"), 0).is(Code::kNoSpace));
+}
+
 // The answer that NC_TIER_EXPECT names, to every call.
 TEST_F(TierContract, FailsAsExpected) {
   const auto wanted = environment("NC_TIER_EXPECT");

@@ -92,11 +92,12 @@ def strict_s3(*options: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def redis(*options: str) -> Iterator[str]:
+def redis(*options: str, tls: bool = False) -> Iterator[str]:
     """A Redis server without persistence; gives host:port."""
     port = free_port()
     # Debian's redis-tools hold the server under another name; it goes by the name that it is started as.
-    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *options]
+    command = ["redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    command += ["--tls-port" if tls else "--port", str(port), *(["--port", "0"] if tls else []), *options]
     with running(command, port, program("redis-check-rdb", "redis-server")):
         yield f"127.0.0.1:{port}"
 

@@ -1,0 +1,48 @@
+"""The Redis engine against a real server: the contract, passwords, TLS, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tier_servers import certificate, contract, redis
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with redis() as address:
+        yield address
+
+
+def test_contract(server: str) -> None:
+    contract(f"redis://{server}", "all")
+    contract(f"redis://{server}/3?prefix=team*[a]/", "all", "ListsPageByPage")
+
+
+def test_passwords() -> None:
+    with redis("--requirepass", "p@ss/word") as address:
+        contract(f"redis://:p%40ss%2Fword@{address}", "all", "DoesWhatAnEngineDoes")
+        contract(f"redis://default:p%40ss%2Fword@{address}", "user", "DoesWhatAnEngineDoes")
+        contract(f"redis://{address}", "x", "FailsAsExpected", "denied")
+        said = contract(f"redis://:hunter2@{address}", "x", "FailsAsExpected", "denied")
+        assert "WRONGPASS" in said and "hunter2" not in said
+
+
+def test_tls(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    options = ["--tls-cert-file", str(cert), "--tls-key-file", str(key), "--tls-ca-cert-file", str(cert)]
+    with redis("--tls-auth-clients", "no", *options, tls=True) as address:
+        contract(f"rediss://{address}?ca_file={cert}", "all")
+        said = contract(f"rediss://{address}", "x", "FailsAsExpected", "io")
+        assert "not believed" in said
+        other = address.replace("127.0.0.1", "localhost")
+        contract(f"rediss://{other}?ca_file={cert}", "x", "FailsAsExpected", "io")
+        contract(f"redis://{address}?timeout=1s", "x", "FailsAsExpected", "unavailable")
+    with redis() as plain:
+        contract(f"rediss://{plain}?ca_file={cert}&timeout=200ms", "x", "FailsAsExpected", "timeout")
+
+
+def test_a_server_that_is_full() -> None:
+    with redis("--maxmemory", "100kb") as address:
+        contract(f"redis://{address}", "x", "IsFull")
