@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,5 +47,9 @@ class Processes {
 };
 
 Processes& system_processes();
+
+// Overwrites user names and passwords in addresses (scheme://user:password@host) where the
+// arguments lie, so that `ps` and /proc do not show them to everybody. Copy the arguments first.
+void hide_credentials(std::span<char* const> arguments);
 
 }  // namespace nc

@@ -3,8 +3,10 @@
 
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 #include "base/log.hpp"
+#include "base/process.hpp"
 #include "base/safe_path.hpp"
 #include "daemon/detach.hpp"
 #include "daemon/listener.hpp"
@@ -171,10 +173,12 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   return served;
 }
 
-int run(std::span<const char* const> arguments) {
+int run(std::span<char* const> arguments) {
   prepare_process();
   Starter starter;
-  auto options = parse_options(arguments);
+  const std::vector<const char*> words(arguments.begin(), arguments.end());
+  auto options = parse_options(words);
+  hide_credentials(arguments);
   if (!options.ok()) return starter.failed(options.error().text()), kUsage;
   if (options->help) return std::fputs(help_text().c_str(), stdout), 0;
   if (options->version) return std::puts("neuroncached " NC_VERSION), 0;

@@ -58,6 +58,8 @@ constexpr std::array kRoutes = {
     reader({Method::kPost, "/v1/actions/{key}/acquire", BodyKind::kJson, kLarge, Lane::kQuick,
             acquire, acquire_now}),
     reader(get("/v1/actions/{key}", sync<get_action>)),
+    reader(
+        {Method::kHead, "/v1/actions/{key}", BodyKind::kNone, 0, Lane::kQuick, sync<get_action>}),
     writer({Method::kPut, "/v1/actions/{key}", BodyKind::kJson, kLarge, Lane::kSlow,
             sync<put_action>}),
     reader(get("/v1/blobs/{digest}", sync<get_blob>, Lane::kSlow)),

@@ -49,13 +49,22 @@ Error http_error(int status, const std::string& what) {
   return {Code::kIo, message, ""};
 }
 
+// What the server is: of files as they are named, or of entries and blobs alone.
+enum class Layout { kPlain, kBazel, kDaemon };
+
+Layout layout_of(const std::string& option) {
+  return option == "bazel"          ? Layout::kBazel
+         : option == "neuroncached" ? Layout::kDaemon
+                                    : Layout::kPlain;
+}
+
 class HttpEngine final : public Engine {
  public:
   HttpEngine(const TierAddress& address, EngineDeps deps, std::shared_ptr<HttpClient> http)
       : address_(address),
         deps_(std::move(deps)),
         http_(std::move(http)),
-        bazel_(address.option("layout") == "bazel"),
+        layout_(layout_of(address.option("layout"))),
         conditional_(address.flag("conditional", false)) {
     base_ = fmt::format("{}://{}", address.tls ? "https" : "http",
                         address.host.find(':') == std::string::npos
@@ -67,7 +76,7 @@ class HttpEngine final : public Engine {
 
   const std::string& address() const override { return address_.shown; }
   Capabilities capabilities() const override {
-    return {conditional_ && !exclusive_.broken(), false, !bazel_};
+    return {conditional_ && !exclusive_.broken(), false, layout_ == Layout::kPlain};
   }
 
   Result<std::string> get(const std::string& name, std::uint64_t limit) override {
@@ -135,8 +144,8 @@ class HttpEngine final : public Engine {
 
   Status remove(const std::string& name) override {
     NC_TRY(check_name(name));
-    if (bazel_) {
-      return Error{Code::kUnsupported, address() + ": a Bazel cache removes by itself only", ""};
+    if (layout_ != Layout::kPlain) {
+      return Error{Code::kUnsupported, address() + ": such a cache removes by itself only", ""};
     }
     NC_ASSIGN(const auto request, writable("DELETE", name));
     const auto done = repeated(request);
@@ -152,19 +161,19 @@ class HttpEngine final : public Engine {
  private:
   // Where an object lies below base_; nothing: the layout has no place for it.
   std::optional<std::string> place(const std::string& name) const {
-    if (!bazel_) return name;
-    if (const auto key = parse_entry(name)) return "ac/" + key->hex();
+    if (layout_ == Layout::kPlain) return name;
+    const bool bazel = layout_ == Layout::kBazel;
+    if (const auto key = parse_entry(name)) return (bazel ? "ac/" : "v1/actions/") + key->hex();
     const auto blob = parse_blob(name);
-    if (blob && !blob->compressed) return "cas/" + blob->digest.hex();
-    return std::nullopt;
+    if (!blob || blob->compressed) return std::nullopt;
+    return (bazel ? "cas/" : "v1/blobs/") + blob->digest.hex();
   }
 
   Result<HttpRequest> request_of(const char* method, const std::string& name, Code absent) const {
     NC_TRY(check_name(name));
     const auto where = place(name);
     if (!where) {
-      return Error{absent, fmt::format("{}: a Bazel cache has no place for {}", address(), name),
-                   ""};
+      return Error{absent, fmt::format("{}: the layout has no place for {}", address(), name), ""};
     }
     HttpRequest request;
     request.method = method;
@@ -177,7 +186,12 @@ class HttpEngine final : public Engine {
     return request_of(method, name, Code::kNotFound);
   }
   Result<HttpRequest> writable(const char* method, const std::string& name) const {
-    return request_of(method, name, Code::kUnsupported);
+    auto request = request_of(method, name, Code::kUnsupported);
+    // The daemon takes an entry that was built elsewhere only from who says so.
+    if (request.ok() && layout_ == Layout::kDaemon && parse_entry(name)) {
+      request->url += "?import=1";
+    }
+    return request;
   }
 
   // Read anew for each request: tokens are rotated under running programs.
@@ -225,7 +239,7 @@ class HttpEngine final : public Engine {
   const TierAddress address_;
   const EngineDeps deps_;
   const std::shared_ptr<HttpClient> http_;
-  const bool bazel_;
+  const Layout layout_;
   const bool conditional_;
   std::string base_;
   Exclusive exclusive_;

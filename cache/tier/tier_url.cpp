@@ -40,7 +40,7 @@ constexpr std::array kS3Options = {
     Option{"ca_file", Kind::kPath},
 };
 constexpr std::array kHttpOptions = {
-    Option{"layout", Kind::kChoice, "plain|bazel"},
+    Option{"layout", Kind::kChoice, "plain|bazel|neuroncached"},
     Option{"conditional", Kind::kFlag},
     Option{"token_file", Kind::kPath},
     Option{"token_env"},
@@ -301,9 +301,11 @@ Status check_options(const TierAddress& out) {
     return invalid("there is more than one credential",
                    "give one of user:password, token_file and token_env");
   }
-  if (out.option("layout") == "bazel" && out.compress) {
-    return invalid("layout=bazel stores blobs as they are, under the digest of their bytes",
-                   "add compression=none");
+  const std::string layout = out.option("layout");
+  if ((layout == "bazel" || layout == "neuroncached") && out.compress) {
+    return invalid(
+        "layout=" + layout + " stores blobs as they are, under the digest of their bytes",
+        "add compression=none");
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process.hpp"
 #include "client/cli/context.hpp"
 #include "client/cli/help.hpp"
 #include "client/cli/output.hpp"
@@ -71,5 +72,7 @@ int main_of(const std::vector<std::string>& words) {
 }  // namespace nc::cli
 
 int main(int argc, char** argv) {
-  return nc::cli::main_of(std::vector<std::string>(argv + 1, argv + argc));
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  nc::hide_credentials({argv, static_cast<std::size_t>(argc)});
+  return nc::cli::main_of(words);
 }

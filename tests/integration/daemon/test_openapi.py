@@ -158,6 +158,8 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("GET", f"/v1/blobs/{'0' * 64}")
     call("HEAD", f"/v1/blobs/{digest(large)}")
     call("HEAD", f"/v1/blobs/{'0' * 64}")
+    call("HEAD", f"/v1/actions/{key_of('never')}")
+    call("HEAD", f"/v1/actions/{a}")
 
     assert call("POST", f"/v1/actions/{b}/acquire", {"intent": "lookup"}).json["state"] == "miss"
     lease = acquire(b, parts=parts_of("b"), compiler="stub 1")["lease"]

@@ -37,6 +37,7 @@ TEST(Access, WhatReadersAndWritersMayDo) {
       {"GET /v1/hello", "+++"},
       {"POST /v1/actions/{key}/acquire", "+++"},
       {"GET /v1/actions/{key}", "+++"},
+      {"HEAD /v1/actions/{key}", "+++"},
       {"GET /v1/blobs/{digest}", "+++"},
       {"HEAD /v1/blobs/{digest}", "+++"},
       {"PUT /v1/actions/{key}", "-++"},

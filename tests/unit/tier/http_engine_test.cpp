@@ -161,5 +161,21 @@ TEST_F(HttpEngineTest, BazelLayout) {
   EXPECT_EQ(http->left(), 0U);
 }
 
+TEST_F(HttpEngineTest, AnotherDaemon) {
+  open("https://host:8443/?layout=neuroncached&compression=none");
+  const auto digest = Sha256::of(as_bytes("x"));
+  for (int i = 0; i < 4; ++i) http->answer(200);
+  EXPECT_TRUE(engine->get(entry_name(digest), 10).ok());
+  EXPECT_EQ(http->seen.back().url, "https://host:8443/v1/actions/" + digest.hex());
+  EXPECT_TRUE(engine->put(entry_name(digest), as_bytes("{}")).ok());
+  EXPECT_EQ(http->seen.back().url, "https://host:8443/v1/actions/" + digest.hex() + "?import=1");
+  EXPECT_TRUE(engine->put(blob_name(digest, false), as_bytes("x")).ok());
+  EXPECT_EQ(http->seen.back().url, "https://host:8443/v1/blobs/" + digest.hex());
+  EXPECT_TRUE(engine->get(blob_name(digest, false), 10).ok());
+  EXPECT_TRUE(engine->put(blob_name(digest, true), {}).is(Code::kUnsupported));
+  EXPECT_TRUE(engine->remove(entry_name(digest)).is(Code::kUnsupported));
+  EXPECT_EQ(http->left(), 0U);
+}
+
 }  // namespace
 }  // namespace nc::tier
