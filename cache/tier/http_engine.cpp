@@ -32,6 +32,7 @@ constexpr std::array kKnown = {
     Known{410, Code::kNotFound, ""},
     Known{412, Code::kConflict, ""},
     Known{413, Code::kTooLarge, "raise the server's limit (nginx: client_max_body_size)"},
+    Known{422, Code::kCorrupt, ""},  // a neuroncached: not the bytes of that digest
     Known{429, Code::kBusy, ""},
     Known{501, Code::kUnsupported, ""},
     Known{507, Code::kNoSpace, "free space there"},

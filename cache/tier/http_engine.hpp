@@ -1,5 +1,6 @@
 // A tier on a plain HTTP server: PUT, GET, HEAD and DELETE of files (nginx with WebDAV, and the
-// like), or the /ac and /cas of a Bazel cache. Options and guarantees: docs/tiers.md.
+// like), the /ac and /cas of a Bazel cache, or another host's neuroncached. Options and guarantees:
+// docs/tiers.md.
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cache/tier/layout.hpp"
 #include "cache/tier/open_engine.hpp"
 #include "tests/unit/tier/engine_contract.hpp"
 
@@ -131,11 +132,38 @@ TEST_F(TierContract, LargeObjects) {
   EXPECT_TRUE(*tail == text.substr(text.size() - 10));
 }
 
+// Another neuroncached: NC_TIER_MANIFEST is an entry with one output, the text of NC_TIER_BLOB.
+TEST_F(TierContract, KeepsAnEntry) {
+  const auto text = environment("NC_TIER_BLOB");
+  if (text.empty()) return;
+  const auto manifest = environment("NC_TIER_MANIFEST");
+  const auto key = ActionKey::from_hex(environment("NC_TIER_KEY")).value();
+  const auto blob = blob_name(Sha256::of(as_bytes(text)), false);
+  EXPECT_TRUE(engine->get(entry_name(key), 1 << 20).is(Code::kNotFound));
+  EXPECT_TRUE(engine->get(blob, 1 << 20).is(Code::kNotFound));
+  EXPECT_TRUE(engine->put(blob, as_bytes("other bytes")).is(Code::kCorrupt));
+  ASSERT_TRUE(engine->put(blob, as_bytes(text)).ok());
+  EXPECT_EQ(engine->head(blob).value().size, text.size());
+  EXPECT_EQ(fetch_all(*engine, blob).value(), text);
+  EXPECT_EQ(fetch_all(*engine, blob, 5).value(), text.substr(5));
+  const auto stored = engine->put(entry_name(key), as_bytes(manifest));
+  ASSERT_TRUE(stored.ok()) << stored.error().text();
+  EXPECT_NE(engine->get(entry_name(key), 1 << 20).value().find(key.hex()), std::string::npos);
+  EXPECT_TRUE(engine->create(lease_name(key, 1), as_bytes("x"), 0).is(Code::kUnsupported));
+}
+
 // Run where the service has no atomic create: it must not be taken for one that has.
 TEST_F(TierContract, CreateIsRefused) {
   if (environment("NC_TIER_EXPECT") != "unsupported") return;
   EXPECT_TRUE(engine->create(root + "one", as_bytes("x"), 0).is(Code::kUnsupported));
   EXPECT_FALSE(engine->capabilities().exclusive_create);
+}
+
+TEST_F(TierContract, RefusesEntries) {
+  if (environment("NC_TIER_ROOT") != "x") return;
+  const auto key = Sha256::of(as_bytes("x"));
+  EXPECT_TRUE(engine->get(entry_name(key), 100).is(Code::kDenied));
+  EXPECT_TRUE(engine->put(blob_name(key, false), as_bytes("x")).is(Code::kDenied));
 }
 
 TEST_F(TierContract, IsFull) {

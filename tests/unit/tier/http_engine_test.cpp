@@ -174,6 +174,8 @@ TEST_F(HttpEngineTest, AnotherDaemon) {
   EXPECT_TRUE(engine->get(blob_name(digest, false), 10).ok());
   EXPECT_TRUE(engine->put(blob_name(digest, true), {}).is(Code::kUnsupported));
   EXPECT_TRUE(engine->remove(entry_name(digest)).is(Code::kUnsupported));
+  for (int i = 0; i < 3; ++i) http->answer(422);
+  EXPECT_TRUE(engine->put(blob_name(digest, false), {}).is(Code::kCorrupt));
   EXPECT_EQ(http->left(), 0U);
 }
 

@@ -104,6 +104,7 @@ TEST(TierUrlTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(refused("https://h/%0a"), HasSubstr("control characters"));
   EXPECT_THAT(refused("https://h/#x"), HasSubstr("'#'"));
   EXPECT_THAT(refused("https://h/?layout=bazel"), HasSubstr("compression=none"));
+  EXPECT_THAT(refused("https://h/?layout=neuroncached"), HasSubstr("compression=none"));
   EXPECT_THAT(refused("https://h/?token_file=x"), HasSubstr("absolute path"));
   EXPECT_THAT(refused("https://u:p@h/?token_env=X"), HasSubstr("more than one credential"));
   EXPECT_THAT(refused("s3://key:secret@bucket/"), HasSubstr("takes none"));
