@@ -27,6 +27,16 @@ def functorch_config() -> Any:
     return torch._functorch.config
 
 
+def changed_settings(module: Any) -> dict[str, Any]:
+    """The settings of a configuration module of torch that are not what they are by default."""
+    known = module._config
+    return {
+        name: value
+        for name, value in module.get_config_copy().items()
+        if name in known and value is not known[name].default and value != known[name].default
+    }
+
+
 def symbolic_config() -> Any:
     import torch.fx.experimental._config
 

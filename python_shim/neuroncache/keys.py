@@ -270,13 +270,9 @@ def _inductor_config() -> str:
 
 
 def _inductor_changed() -> str:
-    module = compat.inductor_config()
-    changed: dict[str, Any] = {}
-    for name, value in _settings(module, _IGNORED_SETTINGS).items():
-        default = module._config[name].default
-        if value is not default and value != default:
-            changed[name] = _plain(name, value)
-    return _short(json.dumps(changed, sort_keys=True, separators=(",", ":")))
+    changed = compat.changed_settings(compat.inductor_config())
+    values = {name: _plain(name, value) for name, value in changed.items() if not name.startswith(_IGNORED_SETTINGS)}
+    return _short(json.dumps(values, sort_keys=True, separators=(",", ":")))
 
 
 def _functorch_config() -> str:

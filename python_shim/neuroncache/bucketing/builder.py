@@ -46,8 +46,8 @@ def job(unit: Unit, half: Half, specs: Sequence[recipe.Spec]) -> bytes:
         "truths": [(truth.item(), truth.dtype) for truth in half.truths],
         "options": dict(getattr(unit.inner, "options", {})),
         "settings": verify.settings(),
-        "inductor": _changed(compat.inductor_config()),
-        "functorch": _changed(compat.functorch_config()),
+        "inductor": compat.changed_settings(compat.inductor_config()),
+        "functorch": compat.changed_settings(compat.functorch_config()),
         "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
         "state": keys.process_state(),
     }
@@ -56,17 +56,6 @@ def job(unit: Unit, half: Half, specs: Sequence[recipe.Spec]) -> bytes:
 
 def _plan(plan: Any) -> tuple[Any, Any, Any]:
     return plan.document, plan.graph, plan.constants
-
-
-def _changed(module: Any) -> dict[str, Any]:
-    values = module.get_config_copy()
-    return {
-        name: value
-        for name, value in values.items()
-        if name in module._config
-        and value is not module._config[name].default
-        and value != module._config[name].default
-    }
 
 
 def run(data: bytes) -> None:
