@@ -402,6 +402,7 @@ class Traced:
         self.env = env
         self.pair = Pair(self.policy, env, engine or tool.shared())
         mode = FakeTensorMode(shape_env=env)
+        mode.cache_enabled = False  # with symbols its entries cost more than they spare: a tenth of the time
         fakes = [self._fake(mode, index, argument, dynamic) for index, argument in enumerate(arguments)]
         # Symbols are inputs of their own, and come first, as Dynamo has it.
         seen: dict[Any, Any] = {}
