@@ -53,13 +53,14 @@ class TierBox : public StoreBox {
   }
 
   // Accepts what bears the word "good" as its signature, and signs so.
-  Trust trust{[](const Manifest& m, std::string_view) -> Status {
-                return m.signature == R"({"by":"good"})" ? Status() : Error{Code::kDenied, "unsigned", ""};
-              },
-              [](Manifest& m) -> Status {
-                m.signature = R"({"by":"good"})";
-                return {};
-              }};
+  Trust trust{
+      [](const Manifest& m, std::string_view) -> Status {
+        return m.signature == R"({"by":"good"})" ? Status() : Error{Code::kDenied, "unsigned", ""};
+      },
+      [](Manifest& m) -> Status {
+        m.signature = R"({"by":"good"})";
+        return {};
+      }};
   std::size_t max_items = 1000;
   std::vector<std::unique_ptr<Link>> links;
   std::unique_ptr<Chain> chain;
