@@ -15,6 +15,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <fmt/format.h>
 
+#include "base/settings.hpp"
 #include "client/protocol.hpp"
 
 namespace nc::client {
@@ -111,6 +112,21 @@ Error connect_error(int err, const std::string& path) {
   return errno_error(err, "cannot connect to", path);
 }
 
+// At the place that nobody named somebody else may have put a daemon, whose answers would be code
+// of theirs. A place that was named is trusted.
+Status check_server(int fd, const std::string& path) {
+  ucred server{};
+  socklen_t size = sizeof server;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) != 0) {
+    return errno_error(errno, "cannot tell who serves", path);
+  }
+  if (server.uid == ::geteuid() || server.uid == 0) return {};
+  if (path != default_socket_path(process_environment())) return {};
+  return Error{Code::kDenied,
+               fmt::format("user {} serves {}, which is your own place", server.uid, path),
+               "find out why; name another place in NEURONCACHE_SOCKET"};
+}
+
 }  // namespace
 
 Result<int> connect_unix(const std::string& path, Millis timeout_ms) {
@@ -127,7 +143,12 @@ Result<int> connect_unix(const std::string& path, Millis timeout_ms) {
   for (;;) {
     const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return errno_error(errno, "cannot open", "a socket");
-    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+      Status ours = check_server(fd, path);
+      if (ours.ok()) return fd;
+      ::close(fd);
+      return std::move(ours).error();
+    }
     const int err = errno;
     ::close(fd);
     // A full backlog gives EAGAIN at once on Unix sockets; there is nothing to poll for.

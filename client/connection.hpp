@@ -13,7 +13,8 @@
 
 namespace nc::client {
 
-// Connects a Unix stream socket. kUnavailable: no such socket or nobody listens; kDenied; kTimeout.
+// Connects a Unix stream socket. kUnavailable: no such socket or nobody listens; kDenied, also when
+// another user serves the default socket; kTimeout.
 // The caller closes it.
 Result<int> connect_unix(const std::string& path, Millis timeout_ms);
 

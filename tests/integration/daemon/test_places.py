@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
 
 import pytest
-from daemon_support import Home, key_of, parts_of
+from daemon_support import BIN, Home, key_of, parts_of
 
 STRANGER, GROUP, OTHER_GROUP = 54321, 54322, 54323
 
@@ -108,3 +109,29 @@ def test_the_sockets_group_may_use_it_and_not_administer(home: Home) -> None:
 
 def test_a_group_that_does_not_exist_is_told(home: Home) -> None:
     assert "there is no group 'nobody-has-this'" in refused(home, "--socket-group", "nobody-has-this")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_users_daemon_in_ones_own_place_is_not_asked(home: Home) -> None:
+    home.dir.chmod(0o755)
+    program = home.dir / "neuroncache"
+    shutil.copy(BIN / "neuroncache", program)
+    place = home.dir / "xdg" / "neuroncache" / "daemon.sock"
+    place.parent.mkdir(parents=True)
+    os.chown(place.parent, STRANGER, GROUP)
+    listen = (
+        "import os, socket, sys, time; os.setgroups([]); os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[2])); "
+    )
+    listen += "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); os.chmod(sys.argv[1], 0o666); "
+    listen += "print(flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", listen, str(place), str(STRANGER), str(GROUP)], stdout=subprocess.PIPE, cwd="/"
+    ) as stranger:  # fmt: skip
+        assert stranger.stdout and stranger.stdout.readline()
+        env = {"HOME": str(home.dir), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(home.dir / "xdg")}
+        ran = subprocess.run(
+            [str(program), "ls"], env=env, user=STRANGER + 7, group=GROUP, extra_groups=[], capture_output=True, text=True,
+            timeout=60, cwd="/",
+        )  # fmt: skip
+        stranger.kill()
+    assert ran.returncode != 0 and f"user {STRANGER} serves {place}" in ran.stderr, ran.stderr
