@@ -154,6 +154,7 @@ std::string action_of(CURLcode code) {
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CERTPROBLEM:
       return "check the server's certificate; ca_file=/path in the tier's address names other "
              "authorities to believe";
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -264,6 +265,10 @@ class CurlHttp final : public HttpClient {
     if (!request.ca_file.empty()) {
       set(handle, CURLOPT_CAINFO, request.ca_file.c_str());
       set(handle, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
+    }
+    if (!request.cert_file.empty()) {
+      set(handle, CURLOPT_SSLCERT, request.cert_file.c_str());
+      set(handle, CURLOPT_SSLKEY, request.key_file.c_str());
     }
     set(handle, CURLOPT_HEADERFUNCTION, &on_header);
     set(handle, CURLOPT_HEADERDATA, &exchange);

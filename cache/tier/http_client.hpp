@@ -52,9 +52,11 @@ struct HttpRequest {
   // failure is cut off at kMaxFailureText.
   std::uint64_t body_limit = 64 << 10;
   std::function<Status(const HttpHead&)> on_head = {};  // before the body; an error ends it
-  Sink sink = {};            // takes the body of a success; without it that is collected too
-  bool use_proxy = true;     // of the environment (https_proxy, no_proxy, ..)
-  std::string ca_file = {};  // certificates to believe instead of the system's
+  Sink sink = {};              // takes the body of a success; without it that is collected too
+  bool use_proxy = true;       // of the environment (https_proxy, no_proxy, ..)
+  std::string ca_file = {};    // certificates to believe instead of the system's
+  std::string cert_file = {};  // the client's own certificate, and its key
+  std::string key_file = {};
 
   std::string shown() const;  // "GET https://host/path", for messages
 };

@@ -181,6 +181,8 @@ class HttpEngine final : public Engine {
     request.url = base_ + *where;
     request.timeout_ms = address_.timeout_ms;
     request.ca_file = address_.option("ca_file");
+    request.cert_file = address_.option("cert_file");
+    request.key_file = address_.option("key_file");
     return request;
   }
   Result<HttpRequest> readable(const char* method, const std::string& name) const {

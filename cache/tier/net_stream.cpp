@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "base/unique_fd.hpp"
-#include "cache/tier/tls_layer.hpp"
 
 namespace nc::tier {
 namespace {
@@ -180,7 +179,7 @@ std::string NetTarget::shown() const {
 Result<std::unique_ptr<NetStream>> NetStream::connect(const NetTarget& target) {
   NC_ASSIGN(auto raw, connect_any(target));
   if (!target.tls) return raw;
-  auto layer = TlsLayer::client(target.host, target.ca_file);
+  auto layer = TlsLayer::client(target.host, target.files);
   if (!layer.ok()) return std::move(layer).error().context(target.shown());
   auto stream = std::make_unique<TlsStream>(target.shown(), std::move(raw), *std::move(layer));
   NC_TRY(stream->handshake());

@@ -8,6 +8,7 @@
 #include "base/bytes.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "cache/tier/tls_layer.hpp"
 
 namespace nc::tier {
 
@@ -15,8 +16,8 @@ struct NetTarget {
   std::string host;
   std::uint16_t port = 0;
   bool tls = false;
-  std::string ca_file = {};   // certificates to believe instead of the system's
   Millis timeout_ms = 5'000;  // to connect, and then without a byte
+  TlsFiles files = {};
 
   std::string shown() const;  // "host:port"
 };

@@ -76,8 +76,12 @@ class RedisEngine final : public Engine {
       : address_(address),
         deps_(std::move(deps)),
         prefix_(address.option("prefix", "neuroncache/")),
-        target_{address.host, address.port == 0 ? kPort : address.port, address.tls,
-                address.option("ca_file"), address.timeout_ms} {}
+        target_{
+            address.host,
+            address.port == 0 ? kPort : address.port,
+            address.tls,
+            address.timeout_ms,
+            {address.option("ca_file"), address.option("cert_file"), address.option("key_file")}} {}
 
   const std::string& address() const override { return address_.shown; }
   Capabilities capabilities() const override { return {true, true, true}; }

@@ -46,11 +46,15 @@ constexpr std::array kHttpOptions = {
     Option{"token_env"},
     Option{"insecure", Kind::kFlag},
     Option{"ca_file", Kind::kPath},
+    Option{"cert_file", Kind::kPath},
+    Option{"key_file", Kind::kPath},
 };
 constexpr std::array kRedisOptions = {
     Option{"prefix"},
     Option{"insecure", Kind::kFlag},
     Option{"ca_file", Kind::kPath},
+    Option{"cert_file", Kind::kPath},
+    Option{"key_file", Kind::kPath},
 };
 
 std::span<const Option> options_of(Scheme scheme) {
@@ -294,6 +298,9 @@ Status set_option(std::string_view text, std::vector<std::string>& seen, TierAdd
 Status check_options(const TierAddress& out) {
   if (out.read_only && out.write_only) {
     return invalid("the tier is read_only and write_only", "leave one of them out");
+  }
+  if (out.options.contains("cert_file") != out.options.contains("key_file")) {
+    return invalid("cert_file and key_file belong together", "give both, or none");
   }
   if (out.options.contains("token_file") + out.options.contains("token_env") +
           (out.scheme == Scheme::kHttp && !(out.user + out.password).empty()) >

@@ -48,8 +48,7 @@ struct TlsLayer::Impl {
 TlsLayer::TlsLayer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TlsLayer::~TlsLayer() = default;
 
-Result<std::unique_ptr<TlsLayer>> TlsLayer::client(const std::string& host,
-                                                   const std::string& ca_file) {
+Result<std::unique_ptr<TlsLayer>> TlsLayer::client(const std::string& host, const TlsFiles& files) {
   ::ERR_clear_error();
   auto impl = std::make_unique<Impl>();
   impl->context.reset(::SSL_CTX_new(::TLS_client_method()));
@@ -58,9 +57,15 @@ Result<std::unique_ptr<TlsLayer>> TlsLayer::client(const std::string& host,
     return tls_error("TLS cannot be set up");
   }
   ::SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  if (!ca_file.empty()) {
-    if (::SSL_CTX_load_verify_file(context, ca_file.c_str()) != 1) {
-      return tls_error("the certificates in " + ca_file + " cannot be read");
+  if (!files.cert_file.empty() &&
+      (::SSL_CTX_use_certificate_chain_file(context, files.cert_file.c_str()) != 1 ||
+       ::SSL_CTX_use_PrivateKey_file(context, files.key_file.c_str(), SSL_FILETYPE_PEM) != 1)) {
+    return tls_error("the certificate in " + files.cert_file + ", or its key in " + files.key_file +
+                     ", cannot be used");
+  }
+  if (!files.ca_file.empty()) {
+    if (::SSL_CTX_load_verify_file(context, files.ca_file.c_str()) != 1) {
+      return tls_error("the certificates in " + files.ca_file + " cannot be read");
     }
   } else {
     ::SSL_CTX_set_default_verify_paths(context);

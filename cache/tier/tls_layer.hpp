@@ -10,11 +10,16 @@
 
 namespace nc::tier {
 
+struct TlsFiles {              // paths; "": none
+  std::string ca_file = {};    // certificates to believe instead of the system's
+  std::string cert_file = {};  // the client's own certificate, and its key
+  std::string key_file = {};
+};
+
 class TlsLayer {
  public:
   // `host`: a name or an address, as the certificate has to hold it.
-  static Result<std::unique_ptr<TlsLayer>> client(const std::string& host,
-                                                  const std::string& ca_file);
+  static Result<std::unique_ptr<TlsLayer>> client(const std::string& host, const TlsFiles& files);
   ~TlsLayer();
 
   // After each call: send what to_send() gives; then, where the call had not enough, receive more.

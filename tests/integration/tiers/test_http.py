@@ -30,6 +30,13 @@ def test_tls(dav: Nginx) -> None:
     contract(f"{other}/tls?ca_file={dav.cert}", "x", "FailsAsExpected", "io")
 
 
+def test_client_certificates() -> None:
+    with nginx('if ($ssl_client_verify != "SUCCESS") { return 403; }', verify_clients=True) as server:
+        place = f"{server.tls_url}/tls?ca_file={server.cert}"
+        contract(f"{place}&cert_file={server.cert}&key_file={server.key}", "all", "DoesWhatAnEngineDoes")
+        contract(place, "x", "FailsAsExpected", "denied")
+
+
 def test_failures_have_their_codes(dav: Nginx) -> None:
     contract(f"{dav.url}/sick", "x", "FailsAsExpected", "unavailable")
     said = contract(f"{dav.url}/elsewhere", "x", "FailsAsExpected", "io")

@@ -33,7 +33,7 @@ def test_tls(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     options = ["--tls-cert-file", str(cert), "--tls-key-file", str(key), "--tls-ca-cert-file", str(cert)]
     with redis("--tls-auth-clients", "no", *options, tls=True) as address:
-        contract(f"rediss://{address}?ca_file={cert}", "all")
+        contract(f"rediss://{address}?ca_file={cert}", "all", "DoesWhatAnEngineDoes")
         said = contract(f"rediss://{address}", "x", "FailsAsExpected", "io")
         assert "not believed" in said
         other = address.replace("127.0.0.1", "localhost")
@@ -41,6 +41,17 @@ def test_tls(tmp_path: Path) -> None:
         contract(f"redis://{address}?timeout=1s", "x", "FailsAsExpected", "unavailable")
     with redis() as plain:
         contract(f"rediss://{plain}?ca_file={cert}&timeout=200ms", "x", "FailsAsExpected", "timeout")
+
+
+def test_client_certificates(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    options = ["--tls-cert-file", str(cert), "--tls-key-file", str(key), "--tls-ca-cert-file", str(cert)]
+    with redis(*options, tls=True) as address:  # wants them: its default
+        place = f"rediss://{address}?ca_file={cert}"
+        contract(f"{place}&cert_file={cert}&key_file={key}", "all", "DoesWhatAnEngineDoes")
+        contract(place, "x", "IsRefused")
+        said = contract(f"{place}&cert_file={key}&key_file={key}", "x", "FailsAsExpected", "io")
+        assert str(key) in said and "cannot be used" in said
 
 
 def test_a_server_that_is_full() -> None:

@@ -166,6 +166,12 @@ TEST_F(TierContract, RefusesEntries) {
   EXPECT_TRUE(engine->put(blob_name(key, false), as_bytes("x")).is(Code::kDenied));
 }
 
+TEST_F(TierContract, IsRefused) {  // in words that depend on when the server ends the connection
+  if (environment("NC_TIER_ROOT") != "x") return;
+  EXPECT_FALSE(engine->get(root + "x", 100).ok());
+  EXPECT_FALSE(engine->get(root + "x", 100).is(Code::kNotFound));
+}
+
 TEST_F(TierContract, IsFull) {
   if (environment("NC_TIER_ROOT") != "x") return;  // where the server was told so
   EXPECT_TRUE(engine->put(root + "x", as_bytes("x")).is(Code::kNoSpace));

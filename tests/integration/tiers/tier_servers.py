@@ -121,7 +121,7 @@ http {{
   client_max_body_size 64m;
   server {{
     listen 127.0.0.1:{port}; listen 127.0.0.1:{tls_port} ssl; root {folder}/files;
-    ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
+    ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem; {clients}
     location / {{ dav_methods PUT DELETE; create_full_put_path on; {inside} }}
     location /read-only/ {{ limit_except GET {{ deny all; }} }}
     location /elsewhere/ {{ return 302 http://127.0.0.1:{port}/; }}
@@ -134,21 +134,23 @@ http {{
 class Nginx:
     """Plain files by WebDAV; `inside` are directives of the location."""
 
-    def __init__(self, folder: Path, inside: str) -> None:
+    def __init__(self, folder: Path, inside: str, verify_clients: bool) -> None:
         self.folder = folder
         self.port, self.tls_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.tls_url = f"https://127.0.0.1:{self.tls_port}"
-        self.cert, _ = certificate(folder)
+        self.cert, self.key = certificate(folder)
         (folder / "files").mkdir()
-        text = NGINX.format(folder=folder, port=self.port, tls_port=self.tls_port, inside=inside)
+        clients = f"ssl_verify_client optional; ssl_client_certificate {self.cert};" if verify_clients else ""
+        ports = {"port": self.port, "tls_port": self.tls_port}
+        text = NGINX.format(folder=folder, inside=inside, clients=clients, **ports)
         (folder / "nginx.conf").write_text(text)
 
 
 @contextlib.contextmanager
-def nginx(inside: str = "") -> Iterator[Nginx]:
+def nginx(inside: str = "", verify_clients: bool = False) -> Iterator[Nginx]:
     with tempfile.TemporaryDirectory() as folder:
-        made = Nginx(Path(folder), inside)
+        made = Nginx(Path(folder), inside, verify_clients)
         command = [str(program("nginx")), "-p", folder, "-c", f"{folder}/nginx.conf", "-e", f"{folder}/errors"]
         with running(command, made.port):
             yield made

@@ -107,6 +107,8 @@ TEST(TierUrlTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(refused("https://h/?layout=neuroncached"), HasSubstr("compression=none"));
   EXPECT_THAT(refused("https://h/?token_file=x"), HasSubstr("absolute path"));
   EXPECT_THAT(refused("https://u:p@h/?token_env=X"), HasSubstr("more than one credential"));
+  EXPECT_THAT(refused("https://h/?cert_file=/c"), HasSubstr("belong together"));
+  EXPECT_THAT(refused("rediss://h/?key_file=/c"), HasSubstr("belong together"));
   EXPECT_THAT(refused("s3://key:secret@bucket/"), HasSubstr("takes none"));
   refused(std::string(5000, 'x'));
 }
