@@ -271,7 +271,7 @@ class S3Engine final : public Engine {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> open_s3(const TierAddress& address, EngineDeps deps,
-                                        std::shared_ptr<HttpClient> http) {
+                                        const std::shared_ptr<HttpClient>& http) {
   auto engine = std::make_unique<S3Engine>(address, std::move(deps));
   NC_TRY(engine->open(address, http));
   return std::unique_ptr<Engine>(std::move(engine));

@@ -14,6 +14,6 @@ inline constexpr std::uint64_t kS3PartBytes = 16ULL << 20;   // at least; at mos
 
 // kInvalid for options that do not go together.
 Result<std::unique_ptr<Engine>> open_s3(const TierAddress& address, EngineDeps deps,
-                                        std::shared_ptr<HttpClient> http);
+                                        const std::shared_ptr<HttpClient>& http);
 
 }  // namespace nc::tier
