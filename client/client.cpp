@@ -312,9 +312,20 @@ Result<Enqueued> Client::enqueue_recording(std::string_view recording) {
   return codec::enqueued(o);
 }
 
-Result<Taken> Client::take_job(std::string_view compiler) {
-  const json::bj::object body{
-      {"compiler", json::bj::string_view(compiler.data(), compiler.size())}};
+Result<Enqueued> Client::enqueue(const RecordedAction& action) {
+  const std::string body = fmt::format(R"({{"record":{}}})", codec::record_body(action));
+  NC_ASSIGN(const json::bj::object o,
+            impl_->send("POST", std::string(protocol::kQueue), body));
+  return codec::enqueued(o);
+}
+
+Result<Taken> Client::take_job(std::string_view compiler, const KeyParts& parts) {
+  json::bj::object body{{"compiler", json::bj::string_view(compiler.data(), compiler.size())}};
+  if (!parts.empty()) {
+    json::bj::array list;
+    for (const auto& [name, value] : parts) list.push_back(json::bj::array{name, value});
+    body["parts"] = std::move(list);
+  }
   // Not asked twice: a job that was given and not heard of goes back with its lease.
   NC_ASSIGN(const json::bj::object o, impl_->send("POST", std::string(protocol::kTakeJob),
                                                   json::serialize(body), {false, 0}));
@@ -346,6 +357,15 @@ Result<OutcomePage> Client::outcomes(std::string_view recording, std::string_vie
 Status Client::forget_outcomes(std::string_view recording) {
   auto answer = impl_->perform(impl_->request(
       "DELETE", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(recording))));
+  if (!answer.ok()) return std::move(answer).error();
+  return {};
+}
+
+Status Client::move_outcomes(std::string_view from, std::string_view to) {
+  const json::bj::object body{{"from", json::bj::string_view(from.data(), from.size())}};
+  auto answer = impl_->send(
+      "POST", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(to)),
+      json::serialize(body));
   if (!answer.ok()) return std::move(answer).error();
   return {};
 }

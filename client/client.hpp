@@ -95,8 +95,11 @@ class Client {
   Status forget_recording(std::string_view recording);
   Result<Enqueued> enqueue(const ActionKey& recorded_key);
   Result<Enqueued> enqueue_recording(std::string_view recording);
-  // The next action whose compiler's text contains `compiler`, with the lease to build it.
-  Result<Taken> take_job(std::string_view compiler);
+  // As it is; it is recorded under the name "queue".
+  Result<Enqueued> enqueue(const RecordedAction& action);
+  // The next action whose compiler's text contains `compiler` and whose key has these `parts`, with
+  // the lease to build it.
+  Result<Taken> take_job(std::string_view compiler, const KeyParts& parts = {});
   // `state`: queued, building, built, failed, or "" for all.
   Result<QueuePage> queue(std::string_view state, std::uint64_t after, std::size_t limit);
   Result<std::uint64_t> clear_queue();  // how many waited
@@ -105,6 +108,8 @@ class Client {
   Result<OutcomePage> outcomes(std::string_view recording, std::string_view after,
                                std::size_t limit);
   Status forget_outcomes(std::string_view recording);
+  // Those of `from` are those of `to` from now on.
+  Status move_outcomes(std::string_view from, std::string_view to);
 
   struct UploadOptions {
     bool may_compress = true;  // false for outputs that are loaded by path

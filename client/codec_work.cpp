@@ -116,8 +116,8 @@ RecordedPage recorded_page(const bj::object& o) {
   RecordedPage page;
   each_object(o, "actions", [&page](const bj::object& a) {
     page.actions.push_back({json::text(a, "key"), json::text(a, "label"), json::text(a, "compiler"),
-                            json::natural(a, "bytes"), json::integer(a, "recorded_ms"),
-                            json::boolean(a, "built")});
+                            json::natural(a, "bytes"), json::natural(a, "build_ms"),
+                            json::integer(a, "recorded_ms"), json::boolean(a, "built")});
   });
   if (std::string next = json::text(o, "next"); !next.empty()) page.next = std::move(next);
   return page;

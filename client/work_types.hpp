@@ -37,6 +37,7 @@ struct RecordedPage {
   struct Action {
     std::string key, label, compiler;
     std::uint64_t bytes = 0;
+    std::uint64_t build_ms = 0;  // how long its build took; 0: not known
     Millis recorded_ms = 0;
     bool built = false;  // there is an entry
   };

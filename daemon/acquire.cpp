@@ -64,7 +64,8 @@ Result<Asked> parse(const HttpRequest& http) {
       asked.retry = retry->get_bool();
   }
   if (const auto* name = fields.member("recording"); name != nullptr && !name->is_null()) {
-    fields.text("recording", asked.recording, 64, is_namespace_name);
+    constexpr std::size_t kMaxRunName = 129;
+    fields.text("recording", asked.recording, kMaxRunName, is_run_name);
   }
   NC_TRY(fields.done());
   if (intent != "build" && intent != "lookup") {

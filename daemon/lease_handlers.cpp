@@ -142,6 +142,7 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
 HttpResponse release_lease(Service& service, const HttpRequest& request) {
   const auto lease = service.leases.find(request.arg);
   if (!lease || lease->request.key.hex() != request.query("key")) return lost(request.arg);
+  service.work.given_back(request.arg);
   service.keeper.apply(service.leases.end(request.arg, LeaseTable::End::kReleased));
   return answer({{"released", true}});
 }

@@ -57,6 +57,21 @@ HttpResponse list_outcomes(Service& service, const HttpRequest& request) {
   return answer({{"outcomes", std::move(out)}, {"next", std::move(next)}});
 }
 
+HttpResponse move_outcomes(Service& service, const HttpRequest& request) {
+  const auto object = parse_json_object(request.body, request.body.size(), "the body");
+  if (!object.ok()) return HttpResponse::error(object.error());
+  std::string from;
+  constexpr std::size_t kMaxRunName = 129;
+  JsonFields fields(*object, "the body");
+  fields.require("from").text("from", from, kMaxRunName, is_run_name);
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  if (!is_run_name(request.arg)) {
+    return HttpResponse::error({Code::kInvalid, "the path names no recording",
+                                "use up to 64 letters, digits and . _ -"});
+  }
+  return answer({{"moved", service.outcomes.move(from, request.arg)}});
+}
+
 HttpResponse forget_outcomes(Service& service, const HttpRequest& request) {
   return answer({{"forgotten", service.outcomes.forget(request.arg)}});
 }

@@ -128,6 +128,12 @@ std::optional<Outcome> Outcome::decode(std::string_view text) {
   return out;
 }
 
+bool is_run_name(std::string_view text) {
+  const std::size_t mark = text.find('~');
+  return is_namespace_name(text.substr(0, mark)) &&
+         (mark == std::string_view::npos || is_namespace_name(text.substr(mark + 1)));
+}
+
 Status Outcomes::restore(bool persist) {
   NC_ASSIGN(const auto rows, store_.records(kTable));
   Changes changes;
@@ -140,7 +146,7 @@ Status Outcomes::restore(bool persist) {
       const auto key =
           ActionKey::from_hex(std::string_view(row).substr(std::min(end + 1, row.size())));
       auto outcome = Outcome::decode(text);
-      if (!key || !outcome || !is_namespace_name(name)) {
+      if (!key || !outcome || !is_run_name(name)) {
         changes.push_back({row, std::nullopt});
         continue;
       }
@@ -307,6 +313,28 @@ std::size_t Outcomes::forget(const std::string& recording) {
   const std::size_t forgotten = changes.size();
   write(std::move(changes));
   return forgotten;
+}
+
+std::size_t Outcomes::move(const std::string& from, const std::string& to) {
+  if (from == to) return 0;
+  Changes changes;
+  std::size_t moved = 0;
+  {
+    MutexLock lock(mutex_);
+    for (const std::string& name : {from, to}) {
+      for (const auto& [key, outcome] : recordings_[name])
+        changes.push_back({row_key(name, key), std::nullopt});
+    }
+    rows_ -= recordings_[to].size();
+    recordings_[to] = std::move(recordings_[from]);
+    recordings_.erase(from);
+    moved = recordings_[to].size();
+    for (const auto& [key, outcome] : recordings_[to])
+      changes.push_back({row_key(to, key), outcome.encode()});
+    if (moved == 0) recordings_.erase(to);
+  }
+  write(std::move(changes));
+  return moved;
 }
 
 Outcome& Outcomes::row(const std::string& recording, const Request& request, Changes& changes) {

@@ -18,6 +18,10 @@
 
 namespace nc::daemon {
 
+// What outcomes are kept under: the name of a recording, or of one run of it: NAME~RUN, both as names
+// of recordings. Runs at the same time do not meet.
+bool is_run_name(std::string_view text);
+
 enum class OutcomeState { kUnfinished, kHit, kBuilt, kWaited, kFailed };
 std::string_view outcome_state_name(OutcomeState state);
 
@@ -69,6 +73,8 @@ class Outcomes {
   std::vector<Outcome> page(const std::string& recording, const std::optional<ActionKey>& after,
                             std::size_t limit) const NC_EXCLUDES(mutex_);
   std::size_t forget(const std::string& recording) NC_EXCLUDES(mutex_);
+  // Those of `from` are those of `to` from now on, in the place of what was there. How many.
+  std::size_t move(const std::string& from, const std::string& to) NC_EXCLUDES(mutex_);
 
  private:
   using Rows = std::map<ActionKey, Outcome>;

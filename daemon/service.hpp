@@ -137,6 +137,7 @@ HttpResponse take_work(Service& service, const HttpRequest& request);
 
 // ---- What became of the actions of a recording (outcome_handlers.cpp) ----
 HttpResponse list_outcomes(Service& service, const HttpRequest& request);
+HttpResponse move_outcomes(Service& service, const HttpRequest& request);
 HttpResponse forget_outcomes(Service& service, const HttpRequest& request);
 
 // ---- Sizes seen and buckets planned (bucket_handlers.cpp) ----

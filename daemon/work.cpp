@@ -31,6 +31,7 @@ std::string RecordedAction::encode() const {
                                   {"label", label},
                                   {"compiler", compiler},
                                   {"bytes", bytes},
+                                  {"build_ms", build_ms},
                                   {"recorded_ms", recorded_ms}});
 }
 
@@ -44,6 +45,7 @@ std::optional<RecordedAction> RecordedAction::decode(std::string_view text) {
       .text("label", action.label)
       .text("compiler", action.compiler)
       .integer("bytes", action.bytes, 0, JsonFields::kMaxInteger)
+      .integer("build_ms", action.build_ms, 0, JsonFields::kMaxInteger)
       .integer("recorded_ms", action.recorded_ms, 0, JsonFields::kMaxInteger);
   if (!fields.done().ok() || version != kVersion) return std::nullopt;
   return action;
@@ -129,12 +131,17 @@ Result<bool> Work::record(const std::string& name, const ActionRecord& action) {
     if (error.code == Code::kNotFound) error.action = "upload the inputs before the record";
     return error;
   }
-  RecordedAction row{action.key, action.label, action.compiler, action.bytes(), now};
+  RecordedAction row{action.key, action.label, action.compiler, action.bytes(), 0, now};
+  if (const auto built = store_.peek(action.key); built.ok() && *built)
+    row.build_ms = (*built)->build_ms;
   Changes changes;
   bool fresh = false;
   {
     MutexLock lock(mutex_);
-    fresh = !recordings_[name].contains(action.key);
+    Actions& actions = recordings_[name];
+    const auto known = actions.find(action.key);
+    fresh = known == actions.end();
+    if (!fresh && row.build_ms == 0) row.build_ms = known->second.build_ms;
     changes.push_back({row_key(name, action.key), row.encode()});
     put(name, std::move(row));
     bound(changes);
@@ -282,6 +289,12 @@ void Work::failed(const ActionKey& key, FailureClass failure_class, std::string_
   WorkQueue::Changes changes;
   queue_.failed(key, failure_class_name(failure_class), message, !remembered(failure_class),
                 changes);
+  write_queue(std::move(changes));
+}
+
+void Work::given_back(const std::string& lease) {
+  WorkQueue::Changes changes;
+  queue_.given_back(lease, changes);
   write_queue(std::move(changes));
 }
 

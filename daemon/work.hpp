@@ -27,7 +27,8 @@ struct RecordedAction {  // as it is listed
   ActionKey key;
   std::string label, compiler;
   std::uint64_t bytes = 0;  // of its inputs
-  Millis recorded_ms = 0;   // the last time
+  std::uint64_t build_ms = 0;  // how long its build took; 0: not known
+  Millis recorded_ms = 0;      // the last time
 
   std::string encode() const;  // the record in the table "recordings", without the key
   static std::optional<RecordedAction> decode(std::string_view text);
@@ -70,6 +71,8 @@ class Work final : public LeaseFollower {
   bool take(const ActionKey& key, const std::string& lease);
   void built(const ActionKey& key);
   void failed(const ActionKey& key, FailureClass failure_class, std::string_view message);
+  // Its builder wants to do without it; that is no attempt. Call it before the lease ends.
+  void given_back(const std::string& lease);
   std::size_t clear_queue();
   const WorkQueue& queue() const { return queue_; }
 

@@ -113,10 +113,17 @@ HttpResponse job_answer(Service& service, const ActionRecord& record, const Leas
                                   {"lease", lease_json(lease, ttl)}});
   response.undelivered = [&service, id = lease.id] {
     service.pool.post(Lane::kQuick, [&service, id] {
+      service.work.given_back(id);
       service.keeper.apply(service.leases.end(id, LeaseTable::End::kReleased));
     });
   };
   return response;
+}
+
+bool has_parts(const ActionRecord& record, const KeyParts& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& part) {
+    return std::find(record.parts.begin(), record.parts.end(), part) != record.parts.end();
+  });
 }
 
 // The lease of a queued action, if it is to be had and nothing speaks against building.
@@ -216,6 +223,7 @@ HttpResponse list_recorded(Service& service, const HttpRequest& request) {
                              {"label", one.label},
                              {"compiler", one.compiler},
                              {"bytes", one.bytes},
+                             {"build_ms", one.build_ms},
                              {"recorded_ms", one.recorded_ms},
                              {"built", entry.ok() && entry->has_value()}});
   }
@@ -296,8 +304,9 @@ HttpResponse take_work(Service& service, const HttpRequest& request) {
   auto object = body_of(request);
   if (!object.ok()) return HttpResponse::error(object.error());
   std::string compiler;
+  KeyParts parts;
   JsonFields fields(*object, "the body");
-  fields.text("compiler", compiler);
+  fields.text("compiler", compiler).parts("parts", parts);
   if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
   if (service.read_only) {
     return HttpResponse::error(
@@ -319,6 +328,7 @@ HttpResponse take_work(Service& service, const HttpRequest& request) {
       service.work.failed(job.key, FailureClass::kUncacheable, record.error().message);
       continue;
     }
+    if (!has_parts(*record, parts)) continue;
     auto lease = lease_for(service, request, *record);
     if (!lease.ok()) return HttpResponse::error(lease.error());
     if (*lease) return job_answer(service, *record, **lease);

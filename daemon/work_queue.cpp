@@ -143,7 +143,17 @@ void WorkQueue::lease_ended(const std::string& lease, Changes& changes) {
   const auto at = leases_.find(lease);
   if (at == leases_.end()) return;
   Job& job = jobs_.at(at->second);
-  back(job, "killed", "its builder gave it back or died");
+  back(job, "killed", "its builder died");
+  put(job, changes);
+}
+
+void WorkQueue::given_back(const std::string& lease, Changes& changes) {
+  MutexLock lock(mutex_);
+  const auto at = leases_.find(lease);
+  if (at == leases_.end()) return;
+  Job& job = jobs_.at(at->second);
+  if (job.attempts > 0) --job.attempts;
+  back(job, "", "");
   put(job, changes);
 }
 

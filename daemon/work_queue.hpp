@@ -3,7 +3,7 @@
 //
 //   queued --take--> building --committed--> built
 //     ^                 |---- failed the same way each time, or too often --> failed
-//     '-- its builder gave it back, died or had bad luck (at most kMaxAttempts times) --'
+//     '-- its builder died or had bad luck (at most kMaxAttempts times), or gave it back --'
 //
 // An action is in it once. Jobs that ended are kept for kKeepMs, for whoever asks how it went.
 #pragma once
@@ -66,7 +66,9 @@ class WorkQueue {
   // `again`: it may go better another time.
   void failed(const ActionKey& key, std::string_view failure_class, std::string_view message,
               bool again, Changes& changes) NC_EXCLUDES(mutex_);
-  // Its builder is gone, or gave it back.
+  // Its builder gave it back untried: that is no attempt.
+  void given_back(const std::string& lease, Changes& changes) NC_EXCLUDES(mutex_);
+  // Its builder is gone.
   void lease_ended(const std::string& lease, Changes& changes) NC_EXCLUDES(mutex_);
   // Removes those that wait; how many.
   std::size_t clear(Changes& changes) NC_EXCLUDES(mutex_);

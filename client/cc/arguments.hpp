@@ -19,6 +19,9 @@ struct Surroundings {
   std::function<bool(const std::string&)> exists;
 };
 
+// This machine, from the working directory.
+Surroundings real_surroundings();
+
 struct Command {
   enum class Kind {
     kCompile,

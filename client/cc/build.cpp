@@ -97,17 +97,17 @@ std::string fault_of(const std::string& path, const Seen& before, const Seen& af
 
 class Build {
  public:
-  Build(Session& session, client::Client& client, const client::Lease& lease)
-      : session_(session), client_(client), lease_(lease) {}
+  // `for_others`: nobody waits for this process, so nothing is printed, and a build that is
+  // interrupted is left to the next builder.
+  Build(Session& session, client::Client& client, const client::Lease& lease, bool for_others)
+      : session_(session), client_(client), lease_(lease), for_others_(for_others) {}
 
   int run() {
     for (int retries = 0;; ++retries) {
       ask_for_room();
       auto result = compile();
-      if (!result.ok()) {
-        ignore_error(client_.release(lease_), "the lease ends with this process");
-        return become_compiler(session_);  // which says best why it cannot be run
-      }
+      if (!result.ok()) return cannot_start(result.error());
+      if (for_others_ && result->interrupted && !result->well()) return give_back();
       const LogFile::Written log = log_->written();
       const client::FailReport failure =
           result->well() ? client::FailReport{} : classify(*result, log.text);
@@ -117,13 +117,35 @@ class Build {
     }
   }
 
+  const BuildReport& report() const { return report_; }
+
  private:
+  int cannot_start(const Error& error) {
+    if (for_others_) {
+      report_.message = error.text();
+      client::FailReport failure;
+      failure.failure_class = report_.failure_class = "environment";
+      failure.message = report_.message;
+      ignore_error(client_.fail(lease_, failure), "the lease ends with this process");
+      return 1;
+    }
+    ignore_error(client_.release(lease_), "the lease ends with this process");
+    return become_compiler(session_);  // which says best why it cannot be run
+  }
+
+  int give_back() {
+    keeper_.reset();
+    ignore_error(client_.release(lease_), "the lease ends with this process");
+    report_.end = BuildReport::End::kGivenBack;
+    return 1;
+  }
+
   // Waits until the host has room for the compiler. A daemon that cannot say leaves it to us.
   void ask_for_room() {
     request_.compiler = "neuronx-cc " + session_.identity.version();
     request_.input_bytes = session_.action.input_bytes;
     request_.wait_ms = kAdmissionStepMs;
-    WaitingLines lines(session_.settings.text("progress"));
+    WaitingLines lines(for_others_ ? "off" : session_.settings.text("progress"));
     auto admission =
         client_.admit_and_wait(lease_, request_, 0, [&](const client::Admission& waiting) {
           lines.show(waiting);
@@ -141,6 +163,7 @@ class Build {
     const std::uint64_t had = std::max(admission_->reserved_bytes, result.peak_rss_bytes);
     request_.minimum_bytes = had + had / 2;
     request_.alone = true;
+    if (for_others_) return;
     say(fmt::format(
         "the compiler was killed for want of memory (it had taken {}); once more, alone, "
         "with {} set aside",
@@ -156,6 +179,7 @@ class Build {
     spec.program = session_.compiler.path;
     spec.argv = session_.compiler_argv();
     spec.env = session_.compiler_env();
+    spec.quiet = for_others_;
     if (admission_) {
       keeper_->set_admission(*admission_);
       spec.timeout_ms = admission_->build_timeout_ms;
@@ -170,14 +194,22 @@ class Build {
 
   int finish(const ChildResult& result, const LogFile::Written& log,
              const client::FailReport& failure) {
+    report_.wall_ms = result.wall_ms;
     if (result.well()) {
       const Status stored = publish(result, log);
-      if (!stored.ok()) say("the output was not stored: " + stored.error().text());
+      if (stored.ok()) {
+        report_.end = BuildReport::End::kBuilt;
+      } else {
+        report_.failure_class = "environment";
+        report_.message = "the output was not stored: " + stored.error().text();
+        tell(report_.message);
+      }
     } else {
       report_failure(result, failure);
     }
     keeper_.reset();
     client_.disconnect();
+    if (for_others_) return result.well() ? 0 : 1;
     gate_.reset();  // what came for us in the meantime acts now
     return end_as(result);
   }
@@ -222,6 +254,7 @@ class Build {
     m.kind = "neff";
     m.name_space = session_.settings.text("namespace");
     m.label = session_.action.label;
+    m.model = session_.model;
     m.compiler = "neuronx-cc " + session_.identity.version();
     m.created_ms = system_clock().wall_ms();
     m.build_ms = static_cast<std::uint64_t>(result.wall_ms);
@@ -259,9 +292,15 @@ class Build {
 
   void report_failure(const ChildResult& result, client::FailReport failure) {
     failure.peak_rss_bytes = result.peak_rss_bytes;
-    if (result.timed_out) say(fmt::format("the compiler was stopped: {}", failure.message));
+    report_.failure_class = failure.failure_class;
+    report_.message = failure.message;
+    if (result.timed_out) tell(fmt::format("the compiler was stopped: {}", failure.message));
     const auto told = client_.fail(lease_, failure);
-    if (!told.ok()) say("the failure was not recorded: " + told.error().text());
+    if (!told.ok()) tell("the failure was not recorded: " + told.error().text());
+  }
+
+  void tell(const std::string& text) const {
+    if (!for_others_) say(text);
   }
 
   // A compiler that was killed by a signal ends us by the same one: so the caller sees what it
@@ -283,6 +322,8 @@ class Build {
   Session& session_;
   client::Client& client_;
   const client::Lease& lease_;
+  const bool for_others_;
+  BuildReport report_;
   std::optional<LogFile> log_;
   Seen before_;
   client::AdmissionRequest request_;
@@ -294,7 +335,13 @@ class Build {
 }  // namespace
 
 int build(Session& session, client::Client& client, const client::Lease& lease) {
-  return Build(session, client, lease).run();
+  return Build(session, client, lease, false).run();
+}
+
+BuildReport build_for_others(Session& session, client::Client& client, const client::Lease& lease) {
+  Build build(session, client, lease, true);
+  build.run();
+  return build.report();
 }
 
 }  // namespace nc::cc

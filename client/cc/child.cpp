@@ -132,7 +132,7 @@ class Run {
     NC_ASSIGN(Pipe err, make_pipe());
     NC_ASSIGN(Pipe start, make_pipe());
     began_ = system_clock().monotonic_ms();
-    const std::int64_t kills_before = spec_.quiet ? -1 : oom_kills();
+    const std::int64_t kills_before = spec_.watch_memory ? oom_kills() : -1;
     NC_TRY(launch(out, err, start));
     out_.from = std::move(out.read);
     err_.from = std::move(err.read);
@@ -217,9 +217,11 @@ class Run {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) {
         reap();
-      } else if (info.ssi_code != SI_KERNEL && !ended_) {
-        ::kill(pid_, signal);  // a terminal's (SI_KERNEL) went to the whole group already
+        continue;
       }
+      result_.interrupted = true;
+      // A terminal's (SI_KERNEL) went to the whole group already.
+      if (info.ssi_code != SI_KERNEL && !ended_) ::kill(pid_, signal);
     }
   }
 
@@ -301,6 +303,7 @@ Result<std::string> ask_version(const RealCompiler& compiler, std::span<const st
   spec.env.assign(env.begin(), env.end());
   spec.timeout_ms = kPatience;
   spec.quiet = true;
+  spec.watch_memory = false;
   NC_ASSIGN(ChildResult result, run_child(spec, gate));
   std::string text = result.out.empty() ? std::move(result.err) : std::move(result.out);
   const std::size_t last = text.find_last_not_of(" \n\r\t");

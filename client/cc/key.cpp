@@ -1,5 +1,8 @@
 #include "client/cc/key.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "base/filesystem.hpp"
@@ -34,18 +37,16 @@ Status add_files(const Command& from, const std::string& prefix, Action& action)
 
 }  // namespace
 
-Result<Action> make_action(const Command& command, const Command& flags_variable,
-                           const CompilerIdentity& compiler, std::span<const std::string> env,
-                           const std::string& machine) {
-  Action action;
-  KeyParts& parts = action.parts;
+KeyParts compiler_parts(const CompilerIdentity& compiler) {
+  return {{"compiler", part_text(compiler.version_text)}, {"compiler.package", compiler.package}};
+}
+
+KeyParts command_parts(const Command& command, const Command& flags_variable,
+                       std::span<const std::string> env, const std::string& machine) {
+  KeyParts parts;
   parts.emplace_back("door", fmt::format("neuronx-cc compile {}", kKeyVersion));
-  parts.emplace_back("compiler", part_text(compiler.version_text));
-  parts.emplace_back("compiler.package", compiler.package);
   add_flags(command, "flag", parts);
   add_flags(flags_variable, "cc_flag", parts);
-  NC_TRY(add_files(command, "flag", action));
-  NC_TRY(add_files(flags_variable, "cc_flag", action));
   if (!command.flags.contains("target")) parts.emplace_back("machine", part_text(machine));
 
   for (const std::string& entry : env) {
@@ -55,10 +56,22 @@ Result<Action> make_action(const Command& command, const Command& flags_variable
     const auto value = keyed_variable(name, std::string_view(entry).substr(equals + 1));
     if (value) parts.emplace_back("env." + key_text(name), part_text(*value));
   }
+  return parts;
+}
 
+Result<Action> make_action(const Command& command, const Command& flags_variable,
+                           const CompilerIdentity& compiler, std::span<const std::string> env,
+                           const std::string& machine) {
+  Action action;
+  KeyParts& parts = action.parts;
+  parts = compiler_parts(compiler);
+  KeyParts said = command_parts(command, flags_variable, env, machine);
+  std::move(said.begin(), said.end(), std::back_inserter(parts));
+  NC_TRY(add_files(command, "flag", action));
+  NC_TRY(add_files(flags_variable, "cc_flag", action));
   for (std::size_t i = 0; i < command.inputs.size(); ++i) {
     NC_ASSIGN(Input input, read_input(command.inputs[i]));
-    parts.emplace_back(fmt::format("input.{}", i), std::move(input.text));
+    parts.emplace_back(fmt::format("{}{}", kInputPart, i), std::move(input.text));
     action.input_bytes += input.bytes;
     action.files.insert(action.files.end(), input.files.begin(), input.files.end());
   }

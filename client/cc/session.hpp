@@ -23,6 +23,7 @@ struct Session {
   CompilerIdentity identity;
   Action action;
   client::ClientOptions client_options;
+  std::string model;  // "": not known, as for a command
 
   // The environment of the real compiler.
   std::vector<std::string> compiler_env() const;
@@ -35,6 +36,17 @@ int become_compiler(const Session& session);
 // Builds under the lease, publishes, and gives the exit status. kUnavailable and the like never
 // come out of here: trouble with the daemon is said, and the output is the compiler's.
 int build(Session& session, client::Client& client, const client::Lease& lease);
+
+struct BuildReport {
+  enum class End { kBuilt, kFailed, kGivenBack };  // kGivenBack: we were asked to end
+  End end = End::kFailed;
+  std::string failure_class, message;  // kFailed
+  Millis wall_ms = 0;                  // of the compiler
+};
+
+// The same in a process of its own, for whoever will need it: prints nothing, leaves the output
+// where the command says.
+BuildReport build_for_others(Session& session, client::Client& client, const client::Lease& lease);
 
 // Puts the entry's outputs in place and prints what the compiler printed. An error means that
 // nothing was printed, and that the caller should run the compiler.

@@ -49,23 +49,6 @@ void keep_standard_streams() {
   }
 }
 
-Surroundings real_surroundings() {
-  Surroundings world;
-  world.read_file = [](const std::string& path) -> std::optional<std::string> {
-    constexpr std::uint64_t kLimit = 16 << 20;
-    struct stat s {};
-    if (::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) return std::nullopt;
-    auto text = real_filesystem().read_all(path, kLimit);
-    if (!text.ok()) return std::nullopt;
-    return *std::move(text);
-  };
-  world.exists = [](const std::string& path) {
-    struct stat s {};
-    return ::stat(path.c_str(), &s) == 0;
-  };
-  return world;
-}
-
 // The daemon of the same installation.
 void choose_daemon(Session& session) {
   if (!session.client_options.daemon_path.empty()) return;
@@ -207,19 +190,26 @@ class Run {
   // The command is served; what is left is for others, and its trouble is no trouble of the caller.
   int recorded(int status) {
     if (recording_.empty() || !session_.settings.boolean("record_inputs")) return status;
-    const Status done = record_action(session_, *client_, recording_, flags_variable_);
+    const std::string name = recording_.substr(0, recording_.find('~'));
+    const Status done = record_action(session_, *client_, name, flags_variable_);
     if (!done.ok()) say("not recorded: " + done.error().text());
     return status;
   }
 
-  // A name that cannot be one is said, and nothing is recorded.
+  // NAME, or NAME~RUN. What cannot be one is said, and nothing is recorded.
   std::string recording_name() const {
+    const auto fits = [](std::string_view part) {
+      return !part.empty() && part.size() <= 64 && part != "." && part != ".." &&
+             std::all_of(part.begin(), part.end(), [](unsigned char c) {
+               return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+             });
+    };
     std::string name = session_.settings.text("record");
-    const bool fits = name.size() <= 64 && name != "." && name != ".." &&
-                      std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-                      });
-    if (fits) return name;
+    if (name.empty()) return name;
+    const std::size_t mark = name.find('~');
+    if (fits(std::string_view(name).substr(0, mark)) &&
+        (mark == std::string::npos || fits(std::string_view(name).substr(mark + 1))))
+      return name;
     say(fmt::format("'{}' cannot name a recording; nothing is recorded", name));
     return {};
   }

@@ -17,7 +17,7 @@ enum Exit : int {
   kFailed = 1,       // it did not work, or the answer is no
   kUsage = 2,        // the command line or a setting is wrong
   kUnreachable = 3,  // nobody could be asked: no daemon, no answer
-  kMisses = 3,       // of `replay --fail-on-miss`: something was not there
+  kMisses = 4,       // of `replay --fail-on-miss`: something was not there
 };
 
 struct OptionSpec {
@@ -56,7 +56,8 @@ extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVeri
     kUnpinVerb, kExportVerb, kImportVerb, kMaterializeVerb, kDaemonStartVerb, kDaemonStopVerb,
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
     kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kWarmupVerb,
-    kReplayVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb, kKeysRevokeVerb, kKeysRotateVerb,
-    kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
+    kReplayVerb, kWorkerVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb, kKeysRevokeVerb,
+    kKeysRotateVerb, kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb, kCompletionVerb,
+    kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

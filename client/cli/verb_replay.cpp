@@ -1,6 +1,4 @@
 // replay: is everything there that a command needs?
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "client/cli/warm_run.hpp"
@@ -11,8 +9,7 @@ namespace {
 Result<int> run(Context& context) {
   WarmPlan plan;
   plan.verb = "replay";
-  // A name of its own, so that no other run's outcomes are among ours.
-  plan.recording = fmt::format("replay-{}-{}", ::getpid(), system_clock().wall_ms());
+  plan.recording = "replay";
   plan.keep_inputs = false;
   plan.command = context.all("COMMAND");
   if (plan.command.empty()) {
@@ -22,8 +19,6 @@ Result<int> run(Context& context) {
   NC_ASSIGN(WarmReport report, run_recorded(context, plan));
   report.misses_fail = context.flag("fail-on-miss");
   NC_TRY(print_report(context, report));
-  if (auto session = Session::open(context, Session::Need::kChange); session.ok())
-    ignore_error(session->client().forget_outcomes(plan.recording), "they are forgotten in time");
   if (*report.status != 0) return *report.status;
   const WarmCounts counts = report.counts();
   if (report.misses_fail && counts.misses() > 0) return kMisses;
@@ -33,7 +28,7 @@ Result<int> run(Context& context) {
 constexpr ArgumentSpec kArguments[] = {
     {"COMMAND", "What to run, behind `--`, with its arguments.", false, true, ""}};
 constexpr OptionSpec kOptions[] = {
-    {"fail-on-miss", "", "Exit with status 3 when something that was needed was not there.", ""},
+    {"fail-on-miss", "", "Exit with status 4 when something that was needed was not there.", ""},
     {"junit", "FILE", "Write the report as JUnit XML as well.", ""},
 };
 
@@ -46,7 +41,7 @@ extern constinit const Verb kReplayVerb{
         "As warmup, but for checking: whatever had to be built, was waited for or failed is a "
         "miss, and is named with its cause and with what differs from the nearest stored entry. "
         "What is missing is built all the same.\n\n"
-        "The exit status is the command's own unless that is 0; then, with --fail-on-miss, 3 when "
+        "The exit status is the command's own unless that is 0; then, with --fail-on-miss, 4 when "
         "there was a miss. Without that option it is 1 when something failed or was left undone. "
         "With --format json or tab the command's standard output goes to standard error.",
     .arguments = kArguments,

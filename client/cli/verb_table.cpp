@@ -25,12 +25,13 @@ const Verb* const kTable[] = {
     &kPlanShowVerb,     &kPlanSimulateVerb,
     &kEnableVerb,       &kDisableVerb,
     &kWarmupVerb,       &kReplayVerb,
-    &kKeysInitVerb,     &kKeysListVerb,
-    &kKeysTrustVerb,    &kKeysRevokeVerb,
-    &kKeysRotateVerb,   &kTokensAddVerb,
-    &kTokensListVerb,   &kTokensRemoveVerb,
-    &kDoctorVerb,       &kCompletionVerb,
-    &kVersionVerb,      &kHelpVerb,
+    &kWorkerVerb,       &kKeysInitVerb,
+    &kKeysListVerb,     &kKeysTrustVerb,
+    &kKeysRevokeVerb,   &kKeysRotateVerb,
+    &kTokensAddVerb,    &kTokensListVerb,
+    &kTokensRemoveVerb, &kDoctorVerb,
+    &kCompletionVerb,   &kVersionVerb,
+    &kHelpVerb,
 };
 
 }  // namespace

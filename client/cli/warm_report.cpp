@@ -46,6 +46,8 @@ void list(std::string& out, const WarmReport& report, std::string_view outcome,
     if (outcome == "failed") {
       out += fmt::format("    {}\n", printable(failure_of(o)));
       if (!o.log_line.empty()) out += fmt::format("    {}\n", printable(o.log_line));
+    } else if (!o.message.empty()) {
+      out += fmt::format("    {}\n", printable(o.message));
     }
   }
 }
@@ -97,7 +99,7 @@ struct Fault {
 std::optional<Fault> fault_of(const WarmReport& report, const ActionOutcome& o) {
   if (o.outcome == "failed")
     return Fault{o.failure_class.empty() ? "failed" : o.failure_class, failure_of(o)};
-  if (o.outcome == "unfinished") return Fault{"unfinished", "it was needed and is not built"};
+  if (o.outcome == "unfinished") return Fault{"unfinished", o.message.empty() ? "it was needed and is not built" : o.message};
   if (report.misses_fail && o.outcome != "hit") return Fault{"miss", cause_of(o)};
   return std::nullopt;
 }

@@ -13,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/filesystem.hpp"
 #include "client/cli/command_run.hpp"
+#include "client/cli/live_line.hpp"
 #include "client/cli/wrapper_place.hpp"
 
 namespace nc::cli {
@@ -21,42 +22,24 @@ namespace {
 using client::ActionOutcome;
 
 constexpr Millis kLookMs = 1'000;
-constexpr Millis kPlainEveryMs = 30'000;
 
-// Counts while the command runs: a line that is rewritten on a terminal, now and then a plain one
-// where there is none.
+// Counts while the command runs.
 class Watching {
  public:
-  Watching(client::Client& client, std::string recording, std::size_t before)
-      : client_(client),
-        recording_(std::move(recording)),
-        before_(before),
-        terminal_(::isatty(STDERR_FILENO) == 1),
-        started_(system_clock().monotonic_ms()),
-        next_(started_ + (terminal_ ? 0 : kPlainEveryMs)) {}
-  ~Watching() { wipe(); }
-  Watching(const Watching&) = delete;
-  Watching& operator=(const Watching&) = delete;
+  Watching(client::Client& client, std::string run, std::size_t before)
+      : client_(client), run_(std::move(run)), before_(before) {}
 
   void look() {
-    const Millis now = system_clock().monotonic_ms();
-    if (now < next_) return;
-    next_ = now + (terminal_ ? kLookMs : kPlainEveryMs);
-    auto outcomes = all_outcomes(client_, recording_);
+    if (!line_.due()) return;
+    auto outcomes = all_outcomes(client_, run_);
     if (!outcomes.ok()) return;  // told at the end, if it lasts
     WarmReport report;
     report.outcomes = *std::move(outcomes);
-    std::string line = text(report.counts(), now);
-    if (line == last_) return;
-    last_ = line;
-    if (!terminal_) return note(line);
-    fmt::print(stderr, "\r\033[K{}", line);
-    std::fflush(stderr);
-    shown_ = true;
+    line_.show(text(report.counts()));
   }
 
  private:
-  std::string text(const WarmCounts& counts, Millis now) const {
+  std::string text(const WarmCounts& counts) const {
     std::string out = counts_text(counts);
     if (counts.unfinished > 0) {
       // While it runs, nothing is left undone yet.
@@ -65,34 +48,24 @@ class Watching {
     }
     const std::size_t done = counts.needed - counts.unfinished;
     if (before_ > done && done > 0) {
-      const double elapsed_s = static_cast<double>(now - started_) / 1000;
       const double left_s =
-          elapsed_s * static_cast<double>(before_ - done) / static_cast<double>(done);
+          line_.elapsed_s() * static_cast<double>(before_ - done) / static_cast<double>(done);
       out += fmt::format("; {} last time, about {} left", before_, format_duration(left_s));
     }
     return out;
   }
 
-  void wipe() {
-    if (!shown_) return;
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
-  }
-
   client::Client& client_;
-  const std::string recording_;
+  const std::string run_;
   const std::size_t before_;  // how many there were the last time
-  const bool terminal_;
-  const Millis started_;
-  Millis next_;
-  std::string last_;
-  bool shown_ = false;
+  LiveLine line_;
 };
 
-std::vector<std::string> environment(const Context& context, const WarmPlan& plan) {
+std::vector<std::string> environment(const Context& context, const WarmPlan& plan,
+                                     const std::string& run) {
   std::vector<std::string> env = process_environment();
   set_variable(env, "NEURONCACHE", "1");
-  set_variable(env, "NEURONCACHE_RECORD", plan.recording);
+  set_variable(env, "NEURONCACHE_RECORD", run);
   if (!plan.keep_inputs) set_variable(env, "NEURONCACHE_RECORD_INPUTS", "0");
   // The command must meet the daemon that we ask.
   set_variable(env, "NEURONCACHE_SOCKET", context.socket_path());
@@ -138,15 +111,32 @@ Result<std::vector<ActionOutcome>> all_outcomes(client::Client& client,
   }
 }
 
+std::string run_name(const std::string& recording) {
+  return fmt::format("{}~{}-{}", recording, ::getpid(), system_clock().wall_ms());
+}
+
+Result<std::vector<ActionOutcome>> end_run(const Context& context, const std::string& run,
+                                           const std::string& recording) {
+  // The daemon may have been replaced meanwhile; what it wrote down is known to the next one.
+  NC_ASSIGN(Session session, Session::open(context, Session::Need::kChange));
+  NC_ASSIGN(auto outcomes, all_outcomes(session.client(), run));
+  NC_TRY(recording.empty() ? session.client().forget_outcomes(run)
+                           : session.client().move_outcomes(run, recording));
+  std::sort(outcomes.begin(), outcomes.end(), [](const ActionOutcome& a, const ActionOutcome& b) {
+    return std::tie(a.first_ms, a.key) < std::tie(b.first_ms, b.key);
+  });
+  return outcomes;
+}
+
 Result<WarmReport> run_recorded(const Context& context, const WarmPlan& plan) {
   NC_TRY(check_recording_name(plan.recording));
   NC_ASSIGN(Session session, Session::open(context, Session::Need::kChange));
   NC_ASSIGN(const auto before, all_outcomes(session.client(), plan.recording));
-  NC_TRY(session.client().forget_outcomes(plan.recording));
+  const std::string run = run_name(plan.recording);
 
   CommandSpec spec;
   spec.argv = plan.command;
-  spec.env = environment(context, plan);
+  spec.env = environment(context, plan, run);
   spec.output_to_stderr = context.format() != Format::kText;
   WarmReport report;
   report.verb = plan.verb;
@@ -154,23 +144,13 @@ Result<WarmReport> run_recorded(const Context& context, const WarmPlan& plan) {
   report.command = plan.command;
   const Millis started = system_clock().monotonic_ms();
   {
-    Watching watching(session.client(), plan.recording, before.size());
+    Watching watching(session.client(), run, before.size());
     NC_ASSIGN(const CommandEnd end, run_command(spec, kLookMs, [&] { watching.look(); }));
     report.status = end.status();
   }
   report.seconds = static_cast<double>(system_clock().monotonic_ms() - started) / 1000;
-  auto outcomes = all_outcomes(session.client(), plan.recording);
-  if (!outcomes.ok()) {
-    // The daemon may have been replaced meanwhile; what it wrote down is known to the next one.
-    NC_ASSIGN(Session again, Session::open(context, Session::Need::kChange));
-    outcomes = all_outcomes(again.client(), plan.recording);
-  }
-  if (!outcomes.ok()) return std::move(outcomes).error();
-  report.outcomes = *std::move(outcomes);
-  std::sort(report.outcomes.begin(), report.outcomes.end(),
-            [](const ActionOutcome& a, const ActionOutcome& b) {
-              return std::tie(a.first_ms, a.key) < std::tie(b.first_ms, b.key);
-            });
+  NC_ASSIGN(report.outcomes,
+            end_run(context, run, plan.keep_inputs ? plan.recording : std::string()));
   return report;
 }
 

@@ -36,6 +36,9 @@ class Warm(Home):
         super().__init__(directory)
         # What puts the wrapper first on PATH is the verb.
         self.env["PATH"] = self.env["PATH"][self.env["PATH"].index(str(STUB)) :]
+        self.env["TMPDIR"] = str(directory / "tmp")
+        (directory / "tmp").mkdir()
+        self.made = 0
 
     def modules(self, *names: str) -> list[str]:
         for name in names:
@@ -55,16 +58,34 @@ class Warm(Home):
         out, err = process.communicate(timeout=180)
         return Done(process.returncode, out.decode(), err.decode())
 
+    def check(self, done: Done, schema: str) -> Any:
+        """A report in the form that its schema says."""
+        assert done.out, done.err
+        return validate(json.loads(done.out), schema)
+
+    def version(self) -> str:
+        return "2.20.9961.0+0acef03a"  # of the stub
+
+    def compiler(self, version: str) -> Path:
+        """The directory of another compiler, which is like the stub."""
+        self.made += 1
+        directory = self.dir / f"compiler{self.made}"
+        directory.mkdir()
+        text = (STUB / "neuronx-cc").read_text().replace(self.version(), version)
+        (directory / "neuronx-cc").write_text(f"{text}# number {self.made}\n")
+        (directory / "neuronx-cc").chmod(0o755)
+        return directory
+
     def json(self, verb: str, *words: str, **env: str) -> tuple[int, dict[str, int], Any]:
         """The status, the counts that are not 0, and the whole report."""
         done = self.verb(verb, "--format", "json", *words, **env)
         report = validate(json.loads(done.out), verb)
         return done.status, {name: n for name, n in report["counts"].items() if n}, report
 
-    def call(self, method: str, target: str) -> Any:
+    def call(self, method: str, target: str, body: Any = None) -> Any:
         daemon = Daemon(Path(self.env["NEURONCACHE_SOCKET"]))
         try:
-            status, answer = daemon.call(method, target)
+            status, answer = daemon.call(method, target, None if body is None else json.dumps(body).encode())
         finally:
             daemon.close()
         assert status < 400, answer

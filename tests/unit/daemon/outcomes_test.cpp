@@ -134,6 +134,39 @@ TEST_F(OutcomeRequests, PagesFollowEachOther) {
   EXPECT_EQ(seen, wanted);
 }
 
+TEST_F(OutcomeRequests, RunsOfOneNameDoNotMeet) {
+  const auto under = [&](const std::string& name, const std::string& run) {
+    return h.acquire(client, h.key(name), R"(,"recording":")" + run + "\"");
+  };
+  const auto keys = [&](const std::string& run) {
+    const auto reply = h.call(client, Method::kGet, "/v1/recordings/" + run + "/outcomes");
+    return reply.json.at("outcomes").as_array().size();
+  };
+  under("a", "run");
+  under("b", "run~1");
+  under("c", "run~1");
+  under("c", "run~2");
+  EXPECT_EQ(under("d", "run~").status, 400);
+  EXPECT_EQ(under("d", "run~1~2").status, 400);
+  EXPECT_EQ(keys("run"), 1U);
+  EXPECT_EQ(keys("run~1"), 2U);
+  const auto give = [&](const std::string& from) {
+    return h.call(client, Method::kPost, "/v1/recordings/run/outcomes",
+                  R"({"from":")" + from + "\"}");
+  };
+  EXPECT_EQ(give("run~1").json.at("moved"), 2);
+  EXPECT_EQ(keys("run"), 2U) << "what was there is gone";
+  EXPECT_EQ(keys("run~1"), 0U);
+  EXPECT_EQ(keys("run~2"), 1U);
+  EXPECT_EQ(give("a/b").status, 400);
+  EXPECT_EQ(give("run").json.at("moved"), 0);
+  EXPECT_EQ(keys("run"), 2U);
+  Outcomes again(h.store, h.clock);
+  ASSERT_TRUE(again.restore(true).ok());
+  EXPECT_EQ(again.page("run", std::nullopt, 100).size(), 2U);
+  EXPECT_EQ(again.page("run~2", std::nullopt, 100).size(), 1U);
+}
+
 TEST_F(OutcomeRequests, OldOnesAreForgotten) {
   need("a");
   h.clock.advance(31LL * 24 * 3'600'000);

@@ -85,6 +85,20 @@ TEST_F(Queue, ABuilderThatDiesIsFollowedByAnother) {
   EXPECT_EQ(job("a").attempts, 0U);
 }
 
+TEST_F(Queue, WhatIsGivenBackWasNotTried) {
+  add("a");
+  for (unsigned i = 0; i <= WorkQueue::kMaxAttempts; ++i) {
+    const std::string lease = "l" + std::to_string(i);
+    EXPECT_TRUE(queue.take(key_of("a"), lease, changes));
+    queue.given_back("another", changes);
+    EXPECT_EQ(job("a").state, JobState::kBuilding);
+    queue.given_back(lease, changes);
+    queue.lease_ended(lease, changes);  // follows
+    EXPECT_EQ(job("a").state, JobState::kQueued);
+    EXPECT_EQ(job("a").attempts, 0U);
+  }
+}
+
 TEST_F(Queue, AnErrorEndsItAndBadLuckDoesNot) {
   add("a");
   queue.failed(key_of("a"), "out_of_memory", "not ours", true, changes);

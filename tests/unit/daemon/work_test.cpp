@@ -119,6 +119,38 @@ TEST_F(WorkRequests, AWorkerBuildsWhatIsQueued) {
   EXPECT_EQ(get("/v1/queue?state=none").status, 400);
 }
 
+TEST_F(WorkRequests, AWorkerTakesWhatHasItsParts) {
+  record("a");
+  post("/v1/queue", R"({"recording":"run"})");
+  const auto take_with = [&](const std::string& name, const std::string& value) {
+    return h.call(worker, Method::kPost, "/v1/queue/take",
+                  R"({"parts":[[")" + name + R"(",")" + value + "\"]]}");
+  };
+  const auto& [name, value] = h.parts("a").front();
+  EXPECT_EQ(take_with(name, value + "x").state(), "empty");
+  EXPECT_EQ(take_with("none", "").state(), "empty");
+  EXPECT_EQ(h.call(worker, Method::kPost, "/v1/queue/take", R"({"parts":1})").status, 400);
+  EXPECT_EQ(count("queued"), 1U);
+  const LeaseOf lease = lease_in(take_with(name, value));
+  EXPECT_EQ(h.call(worker, Method::kDelete, "/v1/leases/" + lease.id + "?key=" + h.key("a")).status,
+            200);
+  EXPECT_EQ(get("/v1/queue").json.at("jobs").at(0).at("attempts"), 0) << "it was given back";
+}
+
+TEST_F(WorkRequests, ARecordingKnowsHowLongItsBuildsTook) {
+  record("a");
+  EXPECT_EQ(get("/v1/recordings/run").json.at("actions").at(0).at("build_ms"), 0);
+  const LeaseOf lease = lease_of(h.acquire(client, h.key("a")));
+  EXPECT_EQ(h.publish(client, "a", lease.id, lease.fence).status, 201);
+  record("a");
+  const auto told = get("/v1/recordings/run").json.at("actions").at(0).at("build_ms");
+  EXPECT_GT(told.to_number<std::uint64_t>(), 0U);
+  // Though the entry is gone.
+  h.store.remove(*ActionKey::from_hex(h.key("a")));
+  record("a");
+  EXPECT_EQ(get("/v1/recordings/run").json.at("actions").at(0).at("build_ms"), told);
+}
+
 TEST_F(WorkRequests, ARecordIsQueuedAsItCame) {
   const std::string input = "input of a";
   h.store.add_blob(input);

@@ -1,0 +1,169 @@
+"""warmup --recorded: a working set is built again without the program that once needed it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from warmup_support import Warm
+from wrapper_support import eventually
+
+
+def record(warm: Warm, *names: str, recording: str = "r", keep: bool = False, **env: str) -> list[str]:
+    """Records these modules; what was built goes again unless it is to be kept."""
+    command = warm.modules(*names)
+    assert warm.verb("warmup", "--recording", recording, "--", *command, **env).status == 0
+    if not keep:
+        assert warm.verb("prune", "--kind", "neff").status == 0
+    warm.log.unlink()
+    return command
+
+
+def rebuild(warm: Warm, *words: str, **env: str) -> tuple[int, dict[str, int], Any]:
+    return warm.json("warmup", "--recorded", "--recording", "r", *words, **env)
+
+
+def test_what_was_recorded_is_built_again(warm: Warm) -> None:
+    command = record(warm, "a", "b", "c")
+    status, counts, report = rebuild(warm)
+    assert (status, counts) == (0, {"needed": 3, "built": 3})
+    assert report["status"] is None and report["command"] == [] and report["whole"]
+    assert sorted(one["label"] for one in report["actions"]) == ["a.pb", "b.pb", "c.pb"]
+    assert rebuild(warm)[:2] == (0, {"needed": 3, "there": 3})
+    assert warm.compiles() == 3
+    assert warm.json("replay", "--fail-on-miss", "--", *command)[:2] == (0, {"needed": 3, "there": 3})
+
+
+def test_for_another_compiler_and_another_target(warm: Warm) -> None:
+    command = record(warm, "a", "b", keep=True)
+    new = warm.compiler("2.99.7.0+x")
+    path = f"{new}:{warm.env['PATH']}"
+    status, counts, report = rebuild(warm, "--compiler", "2.99", PATH=path)
+    assert (status, counts) == (0, {"needed": 2, "built": 2})
+    assert {one["compiler"] for one in report["actions"]} == {"neuronx-cc 2.99.7.0+x"}
+    # Who upgrades finds everything there; and what was there for the old one stays.
+    assert warm.json("replay", "--fail-on-miss", "--", *command, PATH=path)[:2] == (0, {"needed": 2, "there": 2})
+    assert warm.json("replay", "--fail-on-miss", "--", *command)[:2] == (0, {"needed": 2, "there": 2})
+    status, counts, _ = rebuild(warm, "--compiler", str(new / "neuronx-cc"), "--target", "trn3")
+    assert (status, counts) == (0, {"needed": 2, "built": 2})
+    found = warm.json("replay", "--fail-on-miss", "--", *command, PATH=path, TARGET="trn3")[:2]
+    assert found == (0, {"needed": 2, "there": 2})
+    missing = warm.verb("warmup", "--recorded", "--recording", "r", "--compiler", "2.9")
+    assert missing.status == 1 and warm.version() in missing.err
+
+
+def test_without_its_compiler_it_is_left_undone(warm: Warm) -> None:
+    record(warm, "a")
+    new = warm.compiler("2.99.7.0+x")
+    env = {"NEURONCACHE_REAL_CC": str(new / "neuronx-cc"), "PATH": "/usr/bin:/bin"}
+    status, counts, report = rebuild(warm, **env)
+    assert (status, counts) == (1, {"needed": 1, "unfinished": 1})
+    assert warm.version() in report["actions"][0]["message"]
+    assert warm.compiles() == 0
+
+
+def test_the_parts_of_a_whole(warm: Warm) -> None:
+    names = [f"m{i}" for i in range(6)]
+    record(warm, *names)
+    built: list[str] = []
+    for i in (1, 2, 3):
+        status, counts, report = rebuild(warm, "--shard", f"{i}/3")
+        assert status == 0 and counts.get("there", 0) == 0
+        built += [one["label"] for one in report["actions"]]
+    assert sorted(built) == [f"{name}.pb" for name in names] and warm.compiles() == 6
+
+
+def test_a_dry_run_builds_nothing_and_knows_what_it_takes(warm: Warm) -> None:
+    record(warm, "a", "b", STUB_SCRIPT=json.dumps({"delay": 0.3}))
+    record(warm, "c", keep=True)
+    done = warm.verb("warmup", "--recorded", "--recording", "r", "--dry-run", "--format", "json")
+    plan = warm.check(done, "warmup-dry-run")
+    assert (done.status, warm.compiles()) == (0, 0)
+    assert plan["counts"] == {"there": 1, "build": 2, "cannot": 0, "unknown": 0}
+    assert plan["build_seconds"] >= 0.6
+    states = {one["label"]: (one["state"], one["guessed"], one["target"]) for one in plan["actions"]}
+    assert states == {"a.pb": ("build", False, "trn2"), "b.pb": ("build", False, "trn2"), "c.pb": ("there", False, "trn2")}
+    # Known for another compiler, too; and without a daemon.
+    new = warm.compiler("2.99.7.0+x")
+    warm.kill_daemons()
+    words = ["warmup", "--recorded", "--recording", "r", "--dry-run", "--compiler", str(new / "neuronx-cc")]
+    text = warm.verb(*words)
+    assert text.status == 0 and "3 to build, 0 already there" in text.out and "2.99.7.0+x" in text.out
+
+
+def test_interrupted_and_resumed(warm: Warm) -> None:
+    record(warm, "a", "b", "c", "d")
+    slow = json.dumps({"delay": 1})
+    process = warm.start(
+        "warmup", "--recorded", "--recording", "r", "--jobs", "1", "--format", "json", STUB_SCRIPT=slow
+    )  # fmt: skip
+    assert eventually(lambda: warm.compiles() == 2)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    report = json.loads(out)
+    assert process.returncode == 1 and not report["whole"]
+    assert report["counts"]["built"] == 1 and report["counts"]["unfinished"] == 3
+    # Killed, and nothing of it is left running.
+    process = warm.start("warmup", "--recorded", "--recording", "r", "--jobs", "1", STUB_SCRIPT=json.dumps({"delay": 60}))
+    assert eventually(lambda: warm.compiles() == 3)
+    compiler = int(warm.log.read_text().split()[-1])
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert eventually(lambda: not Path(f"/proc/{compiler}").exists())
+    status, counts, _ = rebuild(warm)
+    assert (status, counts) == (0, {"needed": 4, "built": 3, "there": 1})
+
+
+def test_failures_are_reported_as_of_a_command(warm: Warm) -> None:
+    record(warm, "a", "bad")
+    file = warm.work / "report.xml"
+    script = json.dumps({"exit": 70, "err": "ERROR: [NCC_EVRF001] operator not supported\n"})
+    status, counts, report = rebuild(warm, "--junit", str(file), STUB_SCRIPT=script)
+    assert (status, counts) == (1, {"needed": 2, "failed": 2})
+    assert "NCC_EVRF001" in report["actions"][0]["log_line"] and report["actions"][0]["class"] == "deterministic"
+    suite = ET.parse(file).getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "2")
+    assert rebuild(warm)[:2] == (1, {"needed": 2, "failed": 2}), "they are remembered"
+    assert rebuild(warm, NEURONCACHE_RETRY_FAILED="1")[:2] == (0, {"needed": 2, "built": 2})
+
+
+def test_builds_of_others_are_waited_for(warm: Warm) -> None:
+    command = record(warm, "a")
+    other = warm.start("warmup", "--", *command, STUB_SCRIPT=json.dumps({"delay": 3}))
+    assert eventually(lambda: warm.compiles() == 1)
+    assert rebuild(warm)[:2] == (0, {"needed": 1, "waited": 1})
+    assert other.wait(timeout=60) == 0 and warm.compiles() == 1
+
+
+def test_workers_build_it(warm: Warm) -> None:
+    record(warm, "a", "b", "c")
+    workers = [warm.start("worker", "--queue", "--jobs", "1", STUB_SCRIPT=json.dumps({"delay": 0.3})) for _ in range(2)]
+    status, counts, _ = rebuild(warm, "--queue")
+    assert (status, counts) == (0, {"needed": 3, "built": 3}) and warm.compiles() == 3
+    assert rebuild(warm, "--queue")[:2] == (0, {"needed": 3, "there": 3})
+    for worker in workers:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=60) == 0
+
+
+def test_two_runs_under_one_name_do_not_meet(warm: Warm) -> None:
+    slow = warm.start(
+        "warmup", "--recording", "r", "--format", "json", "--", *warm.modules("a"), STUB_SCRIPT=json.dumps({"delay": 3})
+    )  # fmt: skip
+    assert eventually(lambda: warm.compiles() == 1)
+    assert warm.json("warmup", "--recording", "r", "--", *warm.modules("b"))[:2] == (0, {"needed": 1, "built": 1})
+    out, _ = slow.communicate(timeout=60)
+    report = json.loads(out)
+    assert [(one["label"], one["outcome"]) for one in report["actions"]] == [("a.pb", "built")]
+    assert warm.call("GET", "/v1/recordings/r")["actions"].__len__() == 2
+
+
+def test_usage(warm: Warm) -> None:
+    assert warm.verb("warmup", "--recorded", "--", "true").status == 2
+    assert warm.verb("warmup", "--shard", "1/2", "--", "true").status == 2
+    assert warm.verb("warmup", "--recorded", "--shard", "0/3").status == 2
+    assert warm.verb("warmup", "--recorded", "--recording", "none").status == 1
