@@ -314,8 +314,7 @@ Result<Enqueued> Client::enqueue_recording(std::string_view recording) {
 
 Result<Enqueued> Client::enqueue(const RecordedAction& action) {
   const std::string body = fmt::format(R"({{"record":{}}})", codec::record_body(action));
-  NC_ASSIGN(const json::bj::object o,
-            impl_->send("POST", std::string(protocol::kQueue), body));
+  NC_ASSIGN(const json::bj::object o, impl_->send("POST", std::string(protocol::kQueue), body));
   return codec::enqueued(o);
 }
 
@@ -363,9 +362,9 @@ Status Client::forget_outcomes(std::string_view recording) {
 
 Status Client::move_outcomes(std::string_view from, std::string_view to) {
   const json::bj::object body{{"from", json::bj::string_view(from.data(), from.size())}};
-  auto answer = impl_->send(
-      "POST", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(to)),
-      json::serialize(body));
+  auto answer =
+      impl_->send("POST", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(to)),
+                  json::serialize(body));
   if (!answer.ok()) return std::move(answer).error();
   return {};
 }

@@ -66,8 +66,8 @@ HttpResponse move_outcomes(Service& service, const HttpRequest& request) {
   fields.require("from").text("from", from, kMaxRunName, is_run_name);
   if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
   if (!is_run_name(request.arg)) {
-    return HttpResponse::error({Code::kInvalid, "the path names no recording",
-                                "use up to 64 letters, digits and . _ -"});
+    return HttpResponse::error(
+        {Code::kInvalid, "the path names no recording", "use up to 64 letters, digits and . _ -"});
   }
   return answer({{"moved", service.outcomes.move(from, request.arg)}});
 }

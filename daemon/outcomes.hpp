@@ -18,8 +18,8 @@
 
 namespace nc::daemon {
 
-// What outcomes are kept under: the name of a recording, or of one run of it: NAME~RUN, both as names
-// of recordings. Runs at the same time do not meet.
+// What outcomes are kept under: the name of a recording, or of one run of it: NAME~RUN, both as
+// names of recordings. Runs at the same time do not meet.
 bool is_run_name(std::string_view text);
 
 enum class OutcomeState { kUnfinished, kHit, kBuilt, kWaited, kFailed };

@@ -26,7 +26,7 @@ namespace nc::daemon {
 struct RecordedAction {  // as it is listed
   ActionKey key;
   std::string label, compiler;
-  std::uint64_t bytes = 0;  // of its inputs
+  std::uint64_t bytes = 0;     // of its inputs
   std::uint64_t build_ms = 0;  // how long its build took; 0: not known
   Millis recorded_ms = 0;      // the last time
 

@@ -38,8 +38,8 @@ struct ChildSpec {
   std::string program;
   std::vector<std::string> argv;
   std::vector<std::string> env;
-  Millis timeout_ms = 0;  // 0: none
-  bool quiet = false;     // remember the streams only
+  Millis timeout_ms = 0;     // 0: none
+  bool quiet = false;        // remember the streams only
   bool watch_memory = true;  // of this machine, to tell a kill for want of it from others
 };
 
@@ -48,7 +48,7 @@ struct ChildResult {
   int signal = 0;     // that killed it, or 0
   bool timed_out = false;
   bool interrupted = false;  // we were asked to end meanwhile, and so was it
-  std::string out, err;  // what it wrote, the middle cut out beyond a few MiB
+  std::string out, err;      // what it wrote, the middle cut out beyond a few MiB
   std::uint64_t peak_rss_bytes = 0;
   Millis wall_ms = 0;
   bool oom_kill =

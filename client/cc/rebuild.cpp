@@ -73,8 +73,9 @@ Result<KnownCompiler> of_version(const CompilerSearch& search, const std::string
     if (is_version(known->identity.version(), wanted)) return known;
     versions.push_back(known->identity.version());
   }
-  const std::string there = versions.empty() ? "there is none on PATH"
-                                             : fmt::format("there is {}", fmt::join(versions, ", "));
+  const std::string there = versions.empty()
+                                ? "there is none on PATH"
+                                : fmt::format("there is {}", fmt::join(versions, ", "));
   return Error{Code::kNotFound, fmt::format("there is no neuronx-cc {} here; {}", wanted, there),
                "install it, put its directory on PATH, or give the path of the program"};
 }
@@ -146,18 +147,17 @@ Status fetch(client::Client& client, const client::OutputInfo& input, const std:
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return errno_error(errno, "cannot write", path);
   Sha256Hasher hasher;
-  NC_ASSIGN(const std::uint64_t size,
-            client.download_to(input.digest, [&](Bytes bytes) -> Status {
-              hasher.update(bytes);
-              std::string_view left = as_text(bytes);
-              while (!left.empty()) {
-                const ssize_t n = ::write(fd.get(), left.data(), left.size());
-                if (n < 0 && errno == EINTR) continue;
-                if (n < 0) return errno_error(errno, "cannot write", path);
-                left.remove_prefix(static_cast<std::size_t>(n));
-              }
-              return {};
-            }));
+  NC_ASSIGN(const std::uint64_t size, client.download_to(input.digest, [&](Bytes bytes) -> Status {
+    hasher.update(bytes);
+    std::string_view left = as_text(bytes);
+    while (!left.empty()) {
+      const ssize_t n = ::write(fd.get(), left.data(), left.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno_error(errno, "cannot write", path);
+      left.remove_prefix(static_cast<std::size_t>(n));
+    }
+    return {};
+  }));
   if (size == input.size && hasher.finish() == input.digest) return {};
   return Error{Code::kDigestMismatch, fmt::format("the stored input {} is damaged", input.name),
                "run `neuroncache verify --repair`, and record the action again"};
@@ -216,13 +216,13 @@ class Rebuild {
     NC_TRY(session_.settings.set("namespace", record_.name_space, Origin::kLive, "the record"));
     session_.client_options = shop_.client_options;
     session_.compiler = shop_.compiler;
-    session_.chain = fmt::format("{}={}", kChainVariable,
-                                 extend({}, session_.self, session_.compiler).format());
+    session_.chain =
+        fmt::format("{}={}", kChainVariable, extend({}, session_.self, session_.compiler).format());
     session_.model = record_.model;
     NC_TRY(set_environment());
     NC_TRY(set_command());
-    NC_ASSIGN(session_.identity, identify(session_.compiler, session_.compiler_env(),
-                                          shop_.search.cache_dir));
+    NC_ASSIGN(session_.identity,
+              identify(session_.compiler, session_.compiler_env(), shop_.search.cache_dir));
     return set_action();
   }
 
@@ -275,8 +275,8 @@ class Rebuild {
   }
 
   Status set_action() {
-    const Command flags = parse_flags_variable(variable(session_.env, kFlagsVariable), world_,
-                                               session_.command);
+    const Command flags =
+        parse_flags_variable(variable(session_.env, kFlagsVariable), world_, session_.command);
     NC_ASSIGN(session_.action,
               make_action(session_.command, flags, session_.identity, session_.env,
                           session_.command.flags.contains("target") ? "" : machine_name()));

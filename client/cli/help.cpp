@@ -153,9 +153,8 @@ constexpr struct {
      "It did not work, or the answer is no (a problem was found, nothing by that name, not "
      "running)."},
     {kUsage, "The command line or a setting is wrong."},
-    {kUnreachable,
-     "Nobody could be asked: the daemon does not run or does not answer. Of `replay "
-     "--fail-on-miss`: something was not there."},
+    {kUnreachable, "Nobody could be asked: the daemon does not run or does not answer."},
+    {kMisses, "Of `replay --fail-on-miss`: something was not there."},
 };
 
 }  // namespace

@@ -22,8 +22,7 @@ class Compilers {
 
   const Result<cc::KnownCompiler>& get(const std::string& wanted) {
     auto it = known_.find(wanted);
-    if (it == known_.end())
-      it = known_.emplace(wanted, cc::choose_compiler(search_, wanted)).first;
+    if (it == known_.end()) it = known_.emplace(wanted, cc::choose_compiler(search_, wanted)).first;
     return it->second;
   }
 

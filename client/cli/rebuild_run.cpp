@@ -57,8 +57,8 @@ cc::BuildReport build_item(const cc::Workshop& shop, const client::RecordedActio
   client::AcquireRequest request = request_for(action, run);
   request.wait_ms = kWaitStepMs;
   request.retry = shop.settings.boolean("retry_failed");
-  auto answer =
-      client.acquire_and_wait(std::move(request), 0, [](const client::BuildingInfo&) { return true; });
+  auto answer = client.acquire_and_wait(std::move(request), 0,
+                                        [](const client::BuildingInfo&) { return true; });
   cc::BuildReport report;
   if (!answer.ok()) {
     report.message = answer.error().text();
@@ -297,8 +297,11 @@ void print_dry_run(const Context& context, const RebuildOrder& order) {
                {"takes", "build_s", Table::Align::kRight},
                {"", "obstacle", Table::Align::kLeft, true}});
   for (const RebuildItem& item : order.items) {
-    table.add({key_cell(item.action.key.hex()), std::string(state_of(item)),
-               {printable(item.action.label), item.action.label}, item.action.compiler, item.target,
+    table.add({key_cell(item.action.key.hex()),
+               std::string(state_of(item)),
+               {printable(item.action.label), item.action.label},
+               item.action.compiler,
+               item.target,
                {cost_text(item), item.seconds > 0 ? fmt::format("{}", item.seconds) : ""},
                {printable(item.obstacle), item.obstacle}});
   }

@@ -45,8 +45,8 @@ Result<int> rebuild(Context& context) {
   if (session.source() == Session::Source::kNone)
     return Error{Code::kNotFound, "there is no store, and so no recording", ""};
   const cc::CompilerSearch search = workshop_of(context).search;
-  NC_ASSIGN(order.items, plan_rebuild(session.client(), search, std::span(&selection, 1), shard,
-                                      !order.queue));
+  NC_ASSIGN(order.items,
+            plan_rebuild(session.client(), search, std::span(&selection, 1), shard, !order.queue));
   if (dry) {
     print_dry_run(context, order);
     return kOk;
@@ -57,8 +57,8 @@ Result<int> rebuild(Context& context) {
 }
 
 // Options that say something about recorded actions only.
-constexpr std::string_view kOfRecorded[] = {"compiler", "target", "shard", "jobs", "dry-run",
-                                            "queue"};
+constexpr std::string_view kOfRecorded[] = {"compiler", "target",  "shard",
+                                            "jobs",     "dry-run", "queue"};
 
 Result<int> run(Context& context) {
   const bool command = !context.all("COMMAND").empty();

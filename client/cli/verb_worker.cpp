@@ -178,10 +178,9 @@ class Worker {
 
   static std::string line(const Done& done) {
     const cc::BuildReport& report = done.report;
-    std::string out = fmt::format("{} {} {} ({})",
-                                  report.end == End::kGivenBack ? "given back" : end_name(report.end),
-                                  short_key(done.key), printable(done.label),
-                                  format_duration(done.seconds));
+    std::string out = fmt::format(
+        "{} {} {} ({})", report.end == End::kGivenBack ? "given back" : end_name(report.end),
+        short_key(done.key), printable(done.label), format_duration(done.seconds));
     if (report.end == End::kFailed)
       out += fmt::format(": {}: {}", report.failure_class, printable(report.message));
     return out + "\n";
@@ -189,13 +188,18 @@ class Worker {
 
   void print_result(double seconds) const {
     if (context_.format() == Format::kText) {
-      print(fmt::format("{} built, {} failed, {} given back.\n", counts_[0], counts_[1],
-                        counts_[2]));
+      print(
+          fmt::format("{} built, {} failed, {} given back.\n", counts_[0], counts_[1], counts_[2]));
       return;
     }
     if (context_.format() == Format::kTab) {
-      Table table({{"", "key"}, {"", "outcome"}, {"", "label"}, {"", "compiler"},
-                   {"", "seconds"}, {"", "class"}, {"", "message"}});
+      Table table({{"", "key"},
+                   {"", "outcome"},
+                   {"", "label"},
+                   {"", "compiler"},
+                   {"", "seconds"},
+                   {"", "class"},
+                   {"", "message"}});
       for (const Done& d : done_) {
         table.add({d.key, std::string(end_name(d.report.end)), d.label, d.compiler,
                    fmt::format("{}", d.seconds), d.report.failure_class, d.report.message});
@@ -251,7 +255,8 @@ constexpr OptionSpec kOptions[] = {
     {"queue", "", "Serve the daemon's queue (needed).", ""},
     {"jobs", "N", "How many builds at once (default one for each core).", ""},
     {"compiler", "PATH|VERSION",
-     "The compiler to build with, and so whose jobs to take: a path, or the beginning of a version.",
+     "The compiler to build with, and so whose jobs to take: a path, or the beginning of a "
+     "version.",
      ""},
     {"once", "", "End when there is nothing left to take.", ""},
     {"idle", "DURATION", "End after so long without a job.", ""},

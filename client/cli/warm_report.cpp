@@ -99,7 +99,8 @@ struct Fault {
 std::optional<Fault> fault_of(const WarmReport& report, const ActionOutcome& o) {
   if (o.outcome == "failed")
     return Fault{o.failure_class.empty() ? "failed" : o.failure_class, failure_of(o)};
-  if (o.outcome == "unfinished") return Fault{"unfinished", o.message.empty() ? "it was needed and is not built" : o.message};
+  if (o.outcome == "unfinished")
+    return Fault{"unfinished", o.message.empty() ? "it was needed and is not built" : o.message};
   if (report.misses_fail && o.outcome != "hit") return Fault{"miss", cause_of(o)};
   return std::nullopt;
 }

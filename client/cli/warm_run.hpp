@@ -26,8 +26,8 @@ Result<std::vector<client::ActionOutcome>> all_outcomes(client::Client& client,
 
 // A name for the outcomes of one run, so that two under one recording do not meet.
 std::string run_name(const std::string& recording);
-// The outcomes of a run, oldest first; they are kept as the recording's last ones, or forgotten when
-// `recording` is "".
+// The outcomes of a run, oldest first; they are kept as the recording's last ones, or forgotten
+// when `recording` is "".
 Result<std::vector<client::ActionOutcome>> end_run(const Context& context, const std::string& run,
                                                    const std::string& recording);
 

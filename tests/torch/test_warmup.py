@@ -61,7 +61,7 @@ def test_warmed_up_nothing_is_missing(tmp_path: Path) -> None:
         assert status == 0, report
         assert report["counts"]["needed"] == report["counts"]["there"] >= 1
         status, report = run("replay", "--fail-on-miss", size=9)
-        assert status == 3, report
+        assert status == 4, report
         assert {one["outcome"] for one in report["actions"]} == {"built"}
     finally:
         daemon.kill()

@@ -86,7 +86,11 @@ def test_a_dry_run_builds_nothing_and_knows_what_it_takes(warm: Warm) -> None:
     assert plan["counts"] == {"there": 1, "build": 2, "cannot": 0, "unknown": 0}
     assert plan["build_seconds"] >= 0.6
     states = {one["label"]: (one["state"], one["guessed"], one["target"]) for one in plan["actions"]}
-    assert states == {"a.pb": ("build", False, "trn2"), "b.pb": ("build", False, "trn2"), "c.pb": ("there", False, "trn2")}
+    assert states == {
+        "a.pb": ("build", False, "trn2"),
+        "b.pb": ("build", False, "trn2"),
+        "c.pb": ("there", False, "trn2"),
+    }
     # Known for another compiler, too; and without a daemon.
     new = warm.compiler("2.99.7.0+x")
     warm.kill_daemons()
@@ -108,7 +112,9 @@ def test_interrupted_and_resumed(warm: Warm) -> None:
     assert process.returncode == 1 and not report["whole"]
     assert report["counts"]["built"] == 1 and report["counts"]["unfinished"] == 3
     # Killed, and nothing of it is left running.
-    process = warm.start("warmup", "--recorded", "--recording", "r", "--jobs", "1", STUB_SCRIPT=json.dumps({"delay": 60}))
+    process = warm.start(
+        "warmup", "--recorded", "--recording", "r", "--jobs", "1", STUB_SCRIPT=json.dumps({"delay": 60})
+    )
     assert eventually(lambda: warm.compiles() == 3)
     compiler = int(warm.log.read_text().split()[-1])
     os.kill(process.pid, signal.SIGKILL)

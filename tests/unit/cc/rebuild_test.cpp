@@ -1,5 +1,5 @@
-// Recorded actions under other compilers and targets: the key must be the one that the wrapper would
-// have made.
+// Recorded actions under other compilers and targets: the key must be the one that the wrapper
+// would have made.
 #include "client/cc/rebuild.hpp"
 
 #include <gtest/gtest.h>
