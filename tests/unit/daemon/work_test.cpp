@@ -126,7 +126,7 @@ TEST_F(WorkRequests, AWorkerTakesWhatHasItsParts) {
     return h.call(worker, Method::kPost, "/v1/queue/take",
                   R"({"parts":[[")" + name + R"(",")" + value + "\"]]}");
   };
-  const auto& [name, value] = h.parts("a").front();
+  const auto [name, value] = h.parts("a").front();
   EXPECT_EQ(take_with(name, value + "x").state(), "empty");
   EXPECT_EQ(take_with("none", "").state(), "empty");
   EXPECT_EQ(h.call(worker, Method::kPost, "/v1/queue/take", R"({"parts":1})").status, 400);
