@@ -177,7 +177,9 @@ def test_every_request_fits_the_document(home: Home) -> None:
     outcomes = {one["key"]: one["outcome"] for one in first["outcomes"] + rest["outcomes"]}
     assert outcomes == {a: "hit", b: "failed", key_of("e"): "unfinished"}
     call("GET", "/v1/recordings/run/outcomes?limit=x", fits=False)
-    assert call("DELETE", "/v1/recordings/run/outcomes").json == {"forgotten": 3}
+    assert call("POST", "/v1/recordings/run~1/outcomes", {"from": "run"}).json == {"moved": 3}
+    call("POST", "/v1/recordings/run/outcomes", {"from": "a/b"}, fits=False)
+    assert call("DELETE", "/v1/recordings/run~1/outcomes").json == {"forgotten": 3}
     lease = acquire(b, retry=True)["lease"]
     call("DELETE", f"/v1/leases/{lease['id']}?key={b}&fence={lease['fence']}")
     call("DELETE", f"/v1/leases/{lease['id']}?key={b}&fence={lease['fence']}")
