@@ -5,88 +5,24 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
-
-// toml++ 3.3 has assertions that a wrong file can fail ("[="), and leaves them out, or takes them
-// for granted, in release builds. Here each is an error in every build.
-namespace {
-struct TomlAssertion {};
-[[noreturn]] void fail_toml_assertion() {
-  throw TomlAssertion();
-}
-}  // namespace
-#define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : fail_toml_assertion())
-#pragma push_macro("NDEBUG")
-#undef NDEBUG
-#include <toml++/toml.h>
-#pragma pop_macro("NDEBUG")
+#include "base/toml_text.hpp"
 
 namespace nc {
 namespace {
 
+constexpr std::string_view kAdvice =
+    "correct the file, or name another with NEURONCACHE_CONFIG";
+
 Error bad_file(const std::string& path, unsigned line, std::string_view what) {
-  return {Code::kInvalid, fmt::format("file {} line {}: {}", path, line, what),
-          "correct the file, or name another with NEURONCACHE_CONFIG"};
-}
-
-// toml++ 3.3 runs into undefined behaviour on some characters outside strings ("\u00e9 = 1"), so it
-// is given ASCII only: '%' and every other byte become %XX%, and what comes back is decoded.
-// Control characters, which fail its assertions, are refused.
-constexpr std::string_view kHexDigits = "0123456789ABCDEF";
-
-std::string to_ascii(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x80 && c != '%') {
-      out.push_back(c);
-    } else {
-      out.append({'%', kHexDigits[u >> 4], kHexDigits[u & 15], '%'});
-    }
-  }
-  return out;
-}
-
-std::string from_ascii(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool whole = text[i] == '%' && i + 3 < text.size() && text[i + 3] == '%';
-    const std::size_t high = whole ? kHexDigits.find(text[i + 1]) : std::string_view::npos;
-    const std::size_t low = whole ? kHexDigits.find(text[i + 2]) : std::string_view::npos;
-    if (high == std::string_view::npos || low == std::string_view::npos) {
-      out.push_back(text[i]);
-    } else {
-      out.push_back(static_cast<char>(high * 16 + low));
-      i += 3;
-    }
-  }
-  return out;
+  return bad_toml(path, line, what, kAdvice);
 }
 
 Status check_characters(std::string_view text, const std::string& path) {
-  if (!is_utf8(text)) return bad_file(path, 1, "the file is not UTF-8");
-  unsigned line = 1;
-  for (const char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (c == '\n') ++line;
-    if ((u < 0x20 && c != '\n' && c != '\t' && c != '\r') || u == 0x7f) {
-      return bad_file(path, line, "there is a control character");
-    }
-  }
-  return {};
+  return check_toml_characters(text, path, kAdvice);
 }
 
-// `text` is from to_ascii().
-Result<toml::table> parse_toml(std::string_view text, const std::string& path) try {
-  toml::parse_result parsed = toml::parse(text, path);
-  if (!parsed) {
-    const toml::parse_error& error = parsed.error();
-    return bad_file(path, error.source().begin.line, from_ascii(error.description()));
-  }
-  return std::move(parsed).table();
-} catch (const TomlAssertion&) {
-  return Error{Code::kInvalid, fmt::format("file {} is not TOML", path),
-               "look for a [section] or a key that begins with a wrong character"};
+Result<toml::table> parse_toml(std::string_view text, const std::string& path) {
+  return parse_toml(text, path, kAdvice);
 }
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";

@@ -406,6 +406,12 @@ Result<Client::Uploaded> Client::upload_from(const Digest& digest, BodySource& s
   return impl_->upload(digest, source, options);
 }
 
+Result<bool> Client::check_blob(const Digest& digest) {
+  NC_ASSIGN(const json::bj::object o,
+            impl_->send("POST", fmt::format("{}{}/check", protocol::kBlobs, digest.hex()), "{}"));
+  return json::boolean(o, "well");
+}
+
 Result<bool> Client::has_blob(const Digest& digest) {
   const std::string target = fmt::format("{}{}", protocol::kBlobs, digest.hex());
   NC_ASSIGN(const HttpResponse response, impl_->perform(impl_->request("HEAD", target)));

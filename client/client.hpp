@@ -128,6 +128,8 @@ class Client {
   Result<Uploaded> upload_from(const Digest& digest, BodySource& source,
                                const UploadOptions& options);
   Result<bool> has_blob(const Digest& digest);
+  // Has the daemon read it: true when it is well. What is not is dropped, with all that needs it.
+  Result<bool> check_blob(const Digest& digest);
 
   // kTooLarge over `limit`. The bytes are checked against the digest (kDigestMismatch).
   Result<std::string> download(const Digest& digest, std::uint64_t limit);

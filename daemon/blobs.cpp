@@ -1,5 +1,6 @@
 // Blobs in and out. An upload reserves its space before the first byte is read, and is written by
 // disk threads.
+#include "base/log.hpp"
 #include "daemon/answers.hpp"
 #include "daemon/service.hpp"
 
@@ -98,6 +99,27 @@ HttpResponse get_blob(Service& service, const HttpRequest& request) {
   service.store.count("default", "downloads", 1);
   service.store.count("default", "download_bytes", static_cast<double>(sent));
   return response;
+}
+
+// Reads all of it, whatever was known of it. What reading finds damaged the store drops.
+HttpResponse check_blob(Service& service, const HttpRequest& request) {
+  const Digest digest = *Digest::from_hex(request.arg);
+  auto mapping = service.store.map_blob(digest);
+  Status well;
+  if (!mapping.ok()) {
+    well = std::move(mapping).error();
+  } else if (Digest::of((*mapping)->bytes()) != digest) {
+    well = Error{Code::kCorrupt, "", ""};
+  }
+  if (well.is(Code::kCorrupt) || well.is(Code::kConflict)) {
+    auto bytes = service.store.read_blob(digest, service.settings.copy().size("max_blob"));
+    if (bytes.ok()) return answer({{"well", well.is(Code::kConflict)}});
+    well = std::move(bytes).error();
+  }
+  if (well.ok()) return answer({{"well", true}});
+  if (!well.is(Code::kCorrupt)) return HttpResponse::error(well.error());
+  log::warn("blobs", "{} was damaged and is dropped", digest.hex());
+  return answer({{"well", false}});
 }
 
 HttpResponse head_blob(Service& service, const HttpRequest& request) {

@@ -67,6 +67,7 @@ constexpr std::array kRoutes = {
         {Method::kHead, "/v1/blobs/{digest}", BodyKind::kNone, 0, Lane::kQuick, sync<head_blob>}),
     writer({Method::kPut, "/v1/blobs/{digest}", BodyKind::kBlob, 0, Lane::kSlow, nullptr, nullptr,
             put_blob}),
+    reader(post("/v1/blobs/{digest}/check", kSmall, sync<check_blob>, Lane::kSlow)),
     writer(post("/v1/leases/{id}/heartbeat", kSmall, sync<heartbeat>)),
     writer(post("/v1/leases/{id}/fail", kLarge, sync<fail_lease>)),
     writer({Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick,

@@ -106,6 +106,7 @@ HttpResponse put_action(Service& service, const HttpRequest& request);
 
 // ---- Blobs (blobs.cpp) ----
 HttpResponse get_blob(Service& service, const HttpRequest& request);
+HttpResponse check_blob(Service& service, const HttpRequest& request);
 HttpResponse head_blob(Service& service, const HttpRequest& request);
 Result<std::unique_ptr<BodySink>> put_blob(Service& service, const HttpRequest& request);
 

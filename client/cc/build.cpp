@@ -13,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/filesystem.hpp"
 #include "client/cc/child.hpp"
+#include "client/cc/delivery.hpp"
 #include "client/cc/failure.hpp"
 #include "client/cc/input.hpp"
 #include "client/cc/session.hpp"
@@ -272,6 +273,8 @@ class Build {
     options.may_compress = false;
     options.lease_id = lease_.id;
     NC_ASSIGN(const auto uploaded, client_.upload_file(path, options));
+    NC_ASSIGN(const Xxh128 sum, quick_of(path));
+    manifest.meta[kNeffSum] = quick_text(sum);
     // What changed between the two looks was hashed as it is, but is it the compiler's?
     if (look(path).stamp != seen.stamp)
       return Error{Code::kConflict, fmt::format("{} changed while it was stored", path), ""};

@@ -38,39 +38,40 @@ Result<std::string> text_of(client::Client& client, const client::BlobPlace& blo
 
 // A blob that comes neither as a path nor with the answer is fetched into a file of ours.
 Status place_fetched(client::Client& client, const client::BlobPlace& blob,
-                     const std::string& destination) {
+                     const Expected& expected, const std::string& destination) {
   std::string path = "/tmp/neuroncache-XXXXXX";
   const UniqueFd fd(::mkostemp(path.data(), O_CLOEXEC));
   if (!fd.valid()) return errno_error(errno, "cannot write", path);
-  Sha256Hasher hasher;
   auto fetched = client.download_to(blob.output.digest, [&](Bytes bytes) -> Status {
-    hasher.update(bytes);
     const std::string_view text = as_text(bytes);
     if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
       return errno_error(errno, "cannot write", path);
     return {};
   });
-  Status done;
-  if (!fetched.ok()) {
-    done = std::move(fetched).error();
-  } else if (hasher.finish() != blob.output.digest) {
-    done = Error{Code::kDigestMismatch, "the stored output is damaged",
-                 "run `neuroncache verify --repair`"};
-  } else {
-    done = place({path, {}}, blob.output.size, destination);
-  }
+  Status done =
+      fetched.ok() ? place({path, {}}, expected, destination) : Status(std::move(fetched).error());
   ::unlink(path.c_str());
   return done;
 }
 
-Status place_neff(client::Client& client, const client::BlobPlace& blob,
-                  const std::string& destination) {
-  if (blob.inline_bytes) return place({"", *blob.inline_bytes}, blob.output.size, destination);
+Status place_neff(client::Client& client, const client::EntryManifest& manifest,
+                  const client::BlobPlace& blob, const std::string& destination) {
+  Expected expected(blob.output.size);
+  if (const auto sum = manifest.meta.find(kNeffSum); sum != manifest.meta.end())
+    expected.quick = quick_from(sum->second);
+  expected.digest = blob.output.digest;
+  if (blob.inline_bytes) return place({"", *blob.inline_bytes}, expected, destination);
   if (!blob.path.empty()) {
-    Status placed = place({blob.path, {}}, blob.output.size, destination);
+    Status placed = place({blob.path, {}}, expected, destination);
     if (!placed.is(Code::kNotFound)) return placed;
   }
-  return place_fetched(client, blob, destination);
+  return place_fetched(client, blob, expected, destination);
+}
+
+// The daemon looks for itself, and drops what is bad.
+void report_damage(client::Client& client, const Digest& digest) {
+  const auto checked = client.check_blob(digest);
+  if (!checked.ok()) say("a damaged output was not reported: " + checked.error().text());
 }
 
 std::string time_text(Millis unix_ms) {
@@ -96,7 +97,9 @@ Status deliver(const Session& session, client::Client& client, const client::Acq
     if (blob == blobs.end()) continue;
     NC_ASSIGN(texts[name], text_of(client, *blob->second));
   }
-  NC_TRY(place_neff(client, *neff->second, session.command.output));
+  const Status placed = place_neff(client, hit.manifest, *neff->second, session.command.output);
+  if (placed.is(Code::kDigestMismatch)) report_damage(client, neff->second->output.digest);
+  NC_TRY(placed);
   if (blobs.contains(kLog)) {
     const auto appends = hit.manifest.meta.find(kLogAppends);
     const Status logged = place_log(texts[kLog], session.command.logfile,

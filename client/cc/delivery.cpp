@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.hpp"
 #include "base/clock.hpp"
 #include "base/filesystem.hpp"
 #include "base/unique_fd.hpp"
@@ -35,31 +37,68 @@ Status write_all(int fd, std::string_view bytes, const std::string& path) {
   return {};
 }
 
-Status copy_by_hand(int from, int to, const Placement& source, const std::string& path) {
+// The bytes on their way.
+class Check {
+ public:
+  explicit Check(const Expected& expected) : expected_(expected) {
+    if (expected_.quick) {
+      quick_.emplace();
+    } else if (expected_.digest) {
+      digest_.emplace();
+    }
+  }
+  bool wanted() const { return quick_ || digest_; }
+  void update(std::string_view bytes) {
+    if (quick_) quick_->update(as_bytes(bytes));
+    if (digest_) digest_->update(as_bytes(bytes));
+  }
+  Status finish(const std::string& source) {
+    const bool good = quick_    ? quick_->finish() == *expected_.quick
+                      : digest_ ? digest_->finish() == *expected_.digest
+                                : true;
+    return good ? Status() : Status(damaged(source));
+  }
+  static Error damaged(const std::string& source) {
+    return {Code::kDigestMismatch, fmt::format("the stored output {} is damaged", source),
+            "run `neuroncache verify --repair`"};
+  }
+
+ private:
+  const Expected& expected_;
+  std::optional<Xxh128Hasher> quick_;
+  std::optional<Sha256Hasher> digest_;
+};
+
+// What is left of the file, in pieces.
+template <class Use>
+Status read_through(int from, const std::string& path, Use use) {
   constexpr std::size_t kStep = 1 << 20;
   const auto buffer = std::make_unique_for_overwrite<char[]>(kStep);
   for (;;) {
     const ssize_t n = ::read(from, buffer.get(), kStep);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_error(errno, "cannot read", source.path);
+    if (n < 0) return errno_error(errno, "cannot read", path);
     if (n == 0) return {};
-    NC_TRY(write_all(to, {buffer.get(), static_cast<std::size_t>(n)}, path));
+    NC_TRY(use(std::string_view(buffer.get(), static_cast<std::size_t>(n))));
   }
 }
 
 // Copies as much as it can, leaving both files where it stopped; true when that was all. A file
-// that shrinks meanwhile is an error of write(), not a signal.
-bool copy_mapped(int from, std::uint64_t size, int to) {
-  struct stat s {};
-  if (size == 0 || ::fstat(from, &s) != 0 || static_cast<std::uint64_t>(s.st_size) != size)
-    return false;
+// that shrinks meanwhile, or cannot be read, is an error of write(), not a signal: each piece is
+// looked at only after it was written, when it is there, and in the processor's cache.
+bool copy_mapped(int from, std::uint64_t size, int to, Check& check) {
+  constexpr std::uint64_t kStep = 256 << 10;
+  if (size == 0) return false;
   void* bytes = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, from, 0);
   if (bytes == MAP_FAILED) return false;
   std::uint64_t done = 0;
   while (done < size) {
-    const ssize_t n = ::write(to, static_cast<const char*>(bytes) + done, size - done);
+    const char* const piece = static_cast<const char*>(bytes) + done;
+    const std::uint64_t wanted = check.wanted() ? std::min(kStep, size - done) : size - done;
+    const ssize_t n = ::write(to, piece, wanted);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
+    check.update({piece, static_cast<std::size_t>(n)});
     done += static_cast<std::uint64_t>(n);
   }
   ::munmap(bytes, size);
@@ -67,20 +106,51 @@ bool copy_mapped(int from, std::uint64_t size, int to) {
   return done == size;
 }
 
-Status copy(const Placement& source, std::uint64_t size, int to, const std::string& path) {
+// `aside`: what is written can be thrown away again; else it is checked beforehand.
+Status copy(const Placement& source, const Expected& expected, int to, const std::string& path,
+            bool aside) {
   constexpr std::uint64_t kReserved = 64 << 10;
-  if (source.path.empty()) return write_all(to, source.bytes, path);
+  Check check(expected);
+  if (source.path.empty()) {
+    check.update(source.bytes);
+    if (source.bytes.size() != expected.size) return Check::damaged("");
+    NC_TRY(check.finish(""));
+    return write_all(to, source.bytes, path);
+  }
   const UniqueFd from(::open(source.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!from.valid())
     return Error{Code::kNotFound, fmt::format("the stored file {} is gone", source.path), ""};
-  if (::ioctl(to, FICLONE, from.get()) == 0) return {};
+  const auto look = [&](std::string_view bytes) -> Status {
+    check.update(bytes);
+    return {};
+  };
+  struct stat s {};
+  if (::fstat(from.get(), &s) != 0 || static_cast<std::uint64_t>(s.st_size) != expected.size)
+    return Check::damaged(source.path);
+  if (!aside && check.wanted()) {
+    NC_TRY(read_through(from.get(), source.path, look));
+    NC_TRY(check.finish(source.path));
+    ::lseek(from.get(), 0, SEEK_SET);
+    Expected checked(expected.size);
+    return copy(source, checked, to, path, aside);
+  }
+  if (::ioctl(to, FICLONE, from.get()) == 0) {
+    if (check.wanted()) NC_TRY(read_through(from.get(), source.path, look));
+    return check.finish(source.path);
+  }
   // Blocks that are there before the data spare ext4 a flush when the file takes another's place.
   // File systems and devices that cannot do it say so and are none the worse.
-  if (size >= kReserved && ::fallocate(to, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) != 0 &&
+  if (expected.size >= kReserved &&
+      ::fallocate(to, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(expected.size)) != 0 &&
       errno == ENOSPC)
     return errno_error(errno, "cannot write", path);
-  if (copy_mapped(from.get(), size, to)) return {};
-  return copy_by_hand(from.get(), to, source, path);
+  if (!copy_mapped(from.get(), expected.size, to, check)) {
+    NC_TRY(read_through(from.get(), source.path, [&](std::string_view bytes) -> Status {
+      check.update(bytes);
+      return write_all(to, bytes, path);
+    }));
+  }
+  return check.finish(source.path);
 }
 
 // Where writing to `path` would end up.
@@ -122,33 +192,60 @@ Result<Aside> open_aside(const std::string& target) {
   return errno_error(error, "cannot write into the directory of", target);
 }
 
-Status write_in_place(const Placement& from, std::uint64_t size, const std::string& target,
+Status write_in_place(const Placement& from, const Expected& expected, const std::string& target,
                       int flags) {
   const UniqueFd fd(::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, 0666));
   if (!fd.valid()) return errno_error(errno, "cannot write", target);
-  return copy(from, size, fd.get(), target);
+  return copy(from, expected, fd.get(), target, false);
 }
 
 }  // namespace
 
-Status place(const Placement& from, std::uint64_t size, const std::string& destination) {
+std::string quick_text(const Xxh128& sum) {
+  return fmt::format("{:016x}{:016x}", sum.high, sum.low);
+}
+
+std::optional<Xxh128> quick_from(std::string_view text) {
+  constexpr std::size_t kHalf = 16;
+  Xxh128 sum;
+  const auto half = [&](std::size_t at, std::uint64_t& out) {
+    const char* const end = text.data() + at + kHalf;
+    const auto [stop, error] = std::from_chars(text.data() + at, end, out, 16);
+    return error == std::errc() && stop == end;
+  };
+  if (text.size() != 2 * kHalf || !half(0, sum.high) || !half(kHalf, sum.low)) return std::nullopt;
+  return sum;
+}
+
+Result<Xxh128> quick_of(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return errno_error(errno, "cannot read", path);
+  Xxh128Hasher hasher;
+  NC_TRY(read_through(fd.get(), path, [&](std::string_view bytes) -> Status {
+    hasher.update(as_bytes(bytes));
+    return {};
+  }));
+  return hasher.finish();
+}
+
+Status place(const Placement& from, const Expected& expected, const std::string& destination) {
   const std::string target = target_of(destination);
   struct stat s {};
   const bool exists = ::stat(target.c_str(), &s) == 0;
   if (exists && S_ISDIR(s.st_mode)) return errno_error(EISDIR, "cannot write", destination);
-  if (exists && !S_ISREG(s.st_mode)) return write_in_place(from, size, target, 0);
+  if (exists && !S_ISREG(s.st_mode)) return write_in_place(from, expected, target, 0);
   if (exists && ::access(target.c_str(), W_OK) != 0)
     return errno_error(errno, "cannot write", destination);
   auto aside = open_aside(target);
   if (!aside.ok()) {
     // A directory that takes no new files may hold one that may be written.
     if (!exists) return std::move(aside).error();
-    return write_in_place(from, size, target, O_TRUNC);
+    return write_in_place(from, expected, target, O_TRUNC);
   }
-  Status done = copy(from, size, aside->fd.get(), destination);
+  Status done = copy(from, expected, aside->fd.get(), destination, true);
   struct stat made {};
   if (done.ok() &&
-      (::fstat(aside->fd.get(), &made) != 0 || static_cast<std::uint64_t>(made.st_size) != size))
+      (::fstat(aside->fd.get(), &made) != 0 || static_cast<std::uint64_t>(made.st_size) != expected.size))
     done = Error{Code::kIo, fmt::format("{} came out with a wrong size", destination), ""};
   if (done.ok() && exists) ::fchmod(aside->fd.get(), s.st_mode & 07777);
   if (done.ok() && ::rename(aside->path.c_str(), target.c_str()) != 0)

@@ -49,7 +49,8 @@ struct BuildReport {
 BuildReport build_for_others(Session& session, client::Client& client, const client::Lease& lease);
 
 // Puts the entry's outputs in place and prints what the compiler printed. An error means that
-// nothing was printed, and that the caller should run the compiler.
+// nothing was printed, and that the caller should run the compiler. kDigestMismatch: what is stored
+// is damaged; the daemon knows it then.
 Status deliver(const Session& session, client::Client& client, const client::Acquired& hit);
 
 // The remembered failure as if it had happened now. -> the exit status.
@@ -60,6 +61,8 @@ inline constexpr const char* kNeff = "neff";
 inline constexpr const char* kStdout = "stdout";
 inline constexpr const char* kStderr = "stderr";
 inline constexpr const char* kLog = "log";
+// In meta: XXH3-128 of the output, which is cheaper to check than its name.
+inline constexpr const char* kNeffSum = "neff_xxh128";
 inline constexpr const char* kLogAppends = "log_appends";  // in meta: "1"
 
 }  // namespace nc::cc

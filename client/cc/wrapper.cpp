@@ -15,9 +15,11 @@
 #include <fmt/format.h>
 
 #include "base/filesystem.hpp"
+#include "base/unique_fd.hpp"
 #include "client/cc/recording.hpp"
 #include "client/cc/session.hpp"
 #include "client/cc/waiting.hpp"
+#include "client/cc/words.hpp"
 
 namespace nc::cc {
 namespace {
@@ -114,18 +116,34 @@ class Run {
   }
 
   int without_cache(const std::string& why) {
+    note_uncached(why);
     say(fmt::format("compiling without the cache: {}", why));
     return become_compiler(session_);
   }
 
   // A command that is not cached is counted, when a daemon is there to count.
   int bypass(const std::string& reason) {
+    note_uncached(reason);
     client::ClientOptions options = session_.client_options;
     options.autostart = false;
     client::Client client(options);
     ignore_error(client.bypass(session_.settings.text("namespace"), reason, ""),
                  "only a count is lost");
     return become_compiler(session_);
+  }
+
+  // For whoever runs us and wants to know what did not go through the daemon.
+  void note_uncached(const std::string& why) const {
+    const std::string path = variable(session_.env, kUncachedVariable);
+    if (path.empty()) return;
+    const std::vector<std::string>& inputs = session_.command.inputs;
+    const std::string input = inputs.empty() ? "" : inputs.front();
+    std::string line = fmt::format("{}\t{}", key_text(input.substr(input.rfind('/') + 1)), why);
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    constexpr std::size_t kMost = 2000;  // so that it is written at once
+    line = line.substr(0, kMost) + "\n";
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    if (fd.valid()) [[maybe_unused]] const ssize_t n = ::write(fd.get(), line.data(), line.size());
   }
 
   int cached() {
@@ -141,6 +159,18 @@ class Run {
 
     auto answer = ask();
     if (!answer.ok()) return without_cache(answer.error().text());
+    if (answer->state == client::Acquired::State::kHit) {
+      const Status delivered = deliver(session_, *client_, *answer);
+      if (delivered.ok()) return recorded(0);
+      if (!delivered.is(Code::kDigestMismatch)) {
+        client_->disconnect();
+        return without_cache(delivered.error().text());
+      }
+      // The daemon has dropped it by now: it is to be built.
+      say(delivered.error().message + "; it is built again");
+      answer = ask();
+      if (!answer.ok()) return without_cache(answer.error().text());
+    }
     switch (answer->state) {
       case client::Acquired::State::kHit: {
         const Status delivered = deliver(session_, *client_, *answer);

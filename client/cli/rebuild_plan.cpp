@@ -54,13 +54,6 @@ bool selected(const Selection& selection, const client::RecordedPage::Action& ac
          any(selection.keys, [&](const std::string& key) { return action.key.starts_with(key); });
 }
 
-std::string target_of(const client::RecordedAction& action) {
-  for (const auto& [name, value] : action.parts) {
-    if (name == "flag.target") return value;
-  }
-  return {};
-}
-
 class Planner {
  public:
   Planner(client::Client& client, const cc::CompilerSearch& search, const Shard& shard,
@@ -170,7 +163,31 @@ class Planner {
 
 }  // namespace
 
-bool Shard::has(const ActionKey& key) const {
+std::string target_of(const client::RecordedAction& action) {
+  for (const auto& [name, value] : action.parts) {
+    if (name == "flag.target") return value;
+  }
+  return {};
+}
+
+Result<std::vector<client::RecordedAction>> recorded_actions(client::Client& client,
+                                                             const std::string& recording) {
+  std::vector<client::RecordedAction> out;
+  std::string after;
+  for (;;) {
+    NC_ASSIGN(const client::RecordedPage page, client.recorded_actions(recording, after, kPage));
+    for (const auto& action : page.actions) {
+      const auto key = ActionKey::from_hex(action.key);
+      if (!key) return Error{Code::kInvalid, fmt::format("'{}' is no key", action.key), ""};
+      NC_ASSIGN(client::RecordedAction record, client.recorded(recording, *key));
+      out.push_back(std::move(record));
+    }
+    if (!page.next) return out;
+    after = *page.next;
+  }
+}
+
+bool Shard::has(const Digest& key) const {
   std::uint64_t number = 0;
   constexpr std::size_t kDigits = 16;
   const std::string hex = key.hex().substr(0, kDigits);

@@ -33,11 +33,17 @@ struct RebuildItem {
   bool guessed = false;  // from that of others
 };
 
+// The target that its key has, "" for that of the machine.
+std::string target_of(const client::RecordedAction& action);
+// All of a recording. kNotFound: there is none.
+Result<std::vector<client::RecordedAction>> recorded_actions(client::Client& client,
+                                                             const std::string& recording);
+
 // Part `index` of `count`, from 1. Each key is in one part.
 struct Shard {
   std::uint64_t index = 1;
   std::uint64_t count = 1;
-  bool has(const ActionKey& key) const;
+  bool has(const Digest& key) const;
 };
 Result<Shard> parse_shard(std::string_view text);  // "2/8"
 

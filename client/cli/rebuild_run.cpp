@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "client/cc/words.hpp"
 #include "client/cli/build_site.hpp"
 #include "client/cli/live_line.hpp"
 #include "client/cli/output.hpp"
@@ -280,7 +281,11 @@ void print_dry_run(const Context& context, const RebuildOrder& order) {
                                    {"build_seconds", std::move(seconds)},
                                    {"guessed", item.guessed}});
     }
+    bj::array commands;
+    for (const auto& words : order.commands)
+      commands.push_back(bj::array(words.begin(), words.end()));
     print_json(bj::object{{"recording", order.recording},
+                          {"commands", std::move(commands)},
                           {"counts", bj::object{{"there", cost.there},
                                                 {"build", cost.missing},
                                                 {"cannot", cost.blocked},
@@ -306,6 +311,8 @@ void print_dry_run(const Context& context, const RebuildOrder& order) {
                {printable(item.obstacle), item.obstacle}});
   }
   if (context.format() == Format::kTab) return print(table.tab());
+  for (const auto& words : order.commands)
+    print(fmt::format("run {}\n", printable(cc::quote_words(words))));
   if (!table.empty()) print(table.text(terminal_width()));
   print(summary(cost, order.jobs));
 }

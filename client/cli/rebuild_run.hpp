@@ -14,6 +14,7 @@ namespace nc::cli {
 struct RebuildOrder {
   std::string recording;  // for the report, and for the outcomes
   std::vector<RebuildItem> items;
+  std::vector<std::vector<std::string>> commands;  // that are run before; for a dry run
   std::size_t jobs = 1;
   bool queue = false;  // by workers
 };

@@ -1,7 +1,13 @@
 // warmup: everything that a command needs, or once needed, is built and stored before it is needed.
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "base/bytes.hpp"
+#include "base/filesystem.hpp"
+#include "client/cc/words.hpp"
 #include "client/cli/build_site.hpp"
+#include "client/cli/plan_file.hpp"
 #include "client/cli/rebuild_run.hpp"
 #include "client/cli/warm_run.hpp"
 
@@ -25,56 +31,167 @@ Result<int> run_command_of(Context& context) {
   return status_of(report);
 }
 
-Result<int> rebuild(Context& context) {
+// What a call without a command is to do.
+struct Work {
+  std::string name = kRecording;  // of the report
+  std::vector<Selection> builds;
+  std::vector<WarmPlan> runs;
+};
+
+Result<Work> work_of_recording(const Context& context) {
+  Work work;
   Selection selection;
   selection.recording = context.option("recording").value_or(kRecording);
   NC_TRY(check_recording_name(selection.recording));
   if (const auto compiler = context.option("compiler")) selection.compilers = {*compiler};
   if (const auto target = context.option("target")) selection.targets = {*target};
+  work.name = selection.recording;
+  work.builds.push_back(std::move(selection));
+  return work;
+}
+
+// Each command is in one part, as each key is.
+bool in_shard(const Shard& shard, const WarmPlan& run) {
+  std::vector<std::string> words = run.command;
+  words.push_back(run.recording);
+  return shard.has(Digest::of(as_bytes(cc::quote_words(words))));
+}
+
+Result<Work> work_of_plan(const std::string& path, const Shard& shard) {
+  constexpr std::uint64_t kLimit = 16 << 20;
+  NC_ASSIGN(const std::string text, real_filesystem().read_all(path, kLimit));
+  NC_ASSIGN(PlanFile plan, parse_plan(text, path));
+  Work work;
+  work.name = "plan";
+  work.builds = std::move(plan.builds);
+  for (const PlannedRun& planned : plan.runs) {
+    for (std::vector<std::string>& words : planned.commands()) {
+      WarmPlan run{"warmup", planned.recording, std::move(words)};
+      if (in_shard(shard, run)) work.runs.push_back(std::move(run));
+    }
+  }
+  return work;
+}
+
+// One report of several; of a key that occurs twice the last word counts.
+void add(const WarmReport& part, WarmReport& sum) {
+  sum.seconds += part.seconds;
+  if (sum.status.value_or(0) == 0 && part.status) sum.status = part.status;
+  for (const client::ActionOutcome& outcome : part.outcomes) {
+    std::erase_if(sum.outcomes, [&](const auto& known) { return known.key == outcome.key; });
+    sum.outcomes.push_back(outcome);
+  }
+  sum.uncached.insert(sum.uncached.end(), part.uncached.begin(), part.uncached.end());
+}
+
+Result<int> do_work(Context& context) {
   Shard shard;
   if (const auto part = context.option("shard")) {
     NC_ASSIGN(shard, parse_shard(*part));
   }
+  const auto plan = context.option("plan");
+  NC_ASSIGN(const Work work, plan ? work_of_plan(*plan, shard) : work_of_recording(context));
   RebuildOrder order;
-  order.recording = selection.recording;
+  order.recording = work.name;
   order.queue = context.flag("queue");
   NC_ASSIGN(order.jobs, jobs_option(context));
   const bool dry = context.flag("dry-run");
+  WarmReport report;
+  report.verb = "warmup";
+  report.recording = work.name;
+  for (const WarmPlan& run : work.runs) {
+    if (dry) {
+      order.commands.push_back(run.command);
+      continue;
+    }
+    NC_ASSIGN(const WarmReport part, run_recorded(context, run));
+    add(part, report);
+  }
   NC_ASSIGN(Session session,
             Session::open(context, dry ? Session::Need::kRead : Session::Need::kChange));
-  if (session.source() == Session::Source::kNone)
+  if (session.source() == Session::Source::kNone && !work.builds.empty())
     return Error{Code::kNotFound, "there is no store, and so no recording", ""};
-  const cc::CompilerSearch search = workshop_of(context).search;
-  NC_ASSIGN(order.items,
-            plan_rebuild(session.client(), search, std::span(&selection, 1), shard, !order.queue));
+  if (!work.builds.empty()) {
+    const cc::CompilerSearch search = workshop_of(context).search;
+    NC_ASSIGN(order.items,
+              plan_rebuild(session.client(), search, work.builds, shard, !order.queue));
+  }
   if (dry) {
     print_dry_run(context, order);
     return kOk;
   }
-  NC_ASSIGN(const WarmReport report, run_rebuild(context, session, std::move(order)));
+  if (!work.builds.empty()) {
+    NC_ASSIGN(const WarmReport part, run_rebuild(context, session, std::move(order)));
+    add(part, report);
+  }
   NC_TRY(print_report(context, report));
   return status_of(report);
 }
 
-// Options that say something about recorded actions only.
-constexpr std::string_view kOfRecorded[] = {"compiler", "target",  "shard",
-                                            "jobs",     "dry-run", "queue"};
+Result<int> write_plan(Context& context) {
+  constexpr std::uint32_t kMode = 0644;
+  const std::string recording = context.option("recording").value_or(kRecording);
+  const std::string file = *context.option("write-plan");
+  NC_ASSIGN(Session session, Session::open(context, Session::Need::kRead));
+  if (session.source() == Session::Source::kNone)
+    return Error{Code::kNotFound, "there is no store, and so no recording", ""};
+  NC_ASSIGN(const auto actions, recorded_actions(session.client(), recording));
+  const std::string text = plan_text(recording, actions);
+  NC_TRY(real_filesystem().write_atomically(file, as_bytes(text), kMode));
+  note(fmt::format("{} has {} actions of '{}'", file, actions.size(), recording));
+  return kOk;
+}
+
+// What goes together: the ways to say what to do, and the options of each.
+struct Way {
+  std::string_view name;  // of its option; "" for a command
+  std::string_view options;
+};
+constexpr Way kWays[] = {
+    {"", "recording junit"},
+    {"recorded", "recording compiler target shard jobs queue dry-run junit"},
+    {"plan", "shard jobs queue dry-run junit"},
+    {"write-plan", "recording"},
+};
+
+bool lists(std::string_view words, std::string_view word) {
+  for (std::size_t begin = 0; begin < words.size();) {
+    const std::size_t end = std::min(words.find(' ', begin), words.size());
+    if (words.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+Result<const Way*> way_of(const Context& context) {
+  const Way* chosen = nullptr;
+  for (const Way& way : kWays) {
+    const bool given = way.name.empty() ? !context.all("COMMAND").empty() : context.flag(way.name);
+    if (!given) continue;
+    if (chosen != nullptr)
+      return Error{Code::kInvalid, "warmup is told several things to do",
+                   "give a command, --recorded, --plan, or --write-plan"};
+    chosen = &way;
+  }
+  if (chosen == nullptr)
+    return Error{Code::kInvalid, "warmup needs a command behind --, --recorded or --plan",
+                 "as in `neuroncache warmup -- python train.py --steps 3`"};
+  for (const OptionSpec& option : context.verb().options) {
+    const bool fits = option.name == chosen->name || lists(chosen->options, option.name);
+    if (context.flag(option.name) && !fits)
+      return Error{Code::kInvalid,
+                   fmt::format("--{} does not go with {}", option.name,
+                               chosen->name.empty() ? std::string("a command")
+                                                    : fmt::format("--{}", chosen->name)),
+                   "see `neuroncache warmup --help`"};
+  }
+  return chosen;
+}
 
 Result<int> run(Context& context) {
-  const bool command = !context.all("COMMAND").empty();
-  const bool recorded = context.flag("recorded");
-  if (command == recorded) {
-    return Error{Code::kInvalid, "warmup needs a command behind --, or --recorded",
-                 "as in `neuroncache warmup -- python train.py --steps 3`"};
-  }
-  if (recorded) return rebuild(context);
-  for (const std::string_view option : kOfRecorded) {
-    if (context.flag(option)) {
-      return Error{Code::kInvalid, fmt::format("--{} goes with --recorded", option),
-                   "a command builds what it builds; see `neuroncache warmup --help`"};
-    }
-  }
-  return run_command_of(context);
+  NC_ASSIGN(const Way* way, way_of(context));
+  if (way->name.empty()) return run_command_of(context);
+  return way->name == "write-plan" ? write_plan(context) : do_work(context);
 }
 
 constexpr ArgumentSpec kArguments[] = {
@@ -87,10 +204,12 @@ constexpr OptionSpec kOptions[] = {
      "the one of each record).",
      ""},
     {"target", "TARGET", "With --recorded: for this --target (default that of each record).", ""},
-    {"shard", "I/N", "With --recorded: only part I of N, from 1; each key is in one part.", ""},
-    {"jobs", "N", "With --recorded: how many builds at once (default one for each core).", ""},
-    {"queue", "", "With --recorded: leave the building to workers, and wait for them.", ""},
-    {"dry-run", "", "With --recorded: say what would be built and how long it takes.", ""},
+    {"plan", "FILE", "Do what this file says (TOML; see docs/warmup.md).", ""},
+    {"write-plan", "FILE", "Write such a file for a recording.", ""},
+    {"shard", "I/N", "Of what is recorded or planned only part I of N, from 1.", ""},
+    {"jobs", "N", "How many recorded actions to build at once (default one for each core).", ""},
+    {"queue", "", "Leave the building to workers, and wait for them.", ""},
+    {"dry-run", "", "Say what would be done and how long it takes.", ""},
     {"junit", "FILE", "Write the report as JUnit XML as well.", ""},
 };
 
@@ -106,7 +225,8 @@ extern constinit const Verb kWarmupVerb{
         "there.\n\n"
         "With --recorded no command runs: the neuronx-cc commands that were recorded under the "
         "name are built again where they are missing, from their recorded inputs, for the compiler "
-        "that each was recorded with or for another.\n\n"
+        "that each was recorded with or for another. --plan does that for several recordings, "
+        "compilers and targets, and runs commands for several sizes.\n\n"
         "The exit status is the command's own unless that is 0; then it is 0 only if nothing "
         "failed and nothing was left undone, else 1. With --format json or tab the command's "
         "standard output goes to standard error.",
@@ -115,7 +235,8 @@ extern constinit const Verb kWarmupVerb{
     .examples =
         "neuroncache warmup -- python train.py --steps 3 # fill the cache\n"
         "neuroncache warmup --junit warmup.xml -- ./serve.sh --dry-run # for CI\n"
-        "neuroncache warmup --recorded --compiler 2.21 --shard 1/4 # the same for a new compiler",
+        "neuroncache warmup --recorded --compiler 2.21 --shard 1/4 # the same for a new compiler\n"
+        "neuroncache warmup --plan nightly.toml --dry-run # what it would cost",
     .run = run};
 
 }  // namespace nc::cli

@@ -117,7 +117,29 @@ WarmCounts WarmReport::counts() const {
        : o.outcome == "failed" ? c.failed
                                : c.unfinished);
   }
+  for (const Uncached& one : uncached) c.uncached += one.wanted() ? 0 : one.times;
   return c;
+}
+
+std::vector<Uncached> uncached_of(std::string_view lines) {
+  std::vector<Uncached> out;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+    const std::string_view line = lines.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t tab = line.find('\t');
+    if (tab == std::string_view::npos) continue;
+    const Uncached one{std::string(line.substr(0, tab)), std::string(line.substr(tab + 1))};
+    const auto known = std::find_if(out.begin(), out.end(), [&](const Uncached& o) {
+      return o.label == one.label && o.why == one.why;
+    });
+    if (known == out.end()) {
+      out.push_back(one);
+    } else {
+      ++known->times;
+    }
+  }
+  return out;
 }
 
 std::string counts_text(const WarmCounts& c) {
@@ -126,6 +148,7 @@ std::string counts_text(const WarmCounts& c) {
   if (c.waited > 0) out += fmt::format(", {} built by others", c.waited);
   if (c.failed > 0) out += fmt::format(", {} failed", c.failed);
   if (c.unfinished > 0) out += fmt::format(", {} left undone", c.unfinished);
+  if (c.uncached > 0) out += fmt::format("; {} compiled without the cache", c.uncached);
   return out;
 }
 
@@ -134,6 +157,11 @@ std::string warm_text(const WarmReport& report, std::size_t width) {
   if (report.verb == "replay") list_misses(out, report, width);
   list(out, report, "failed", "Failed");
   list(out, report, "unfinished", "Left undone");
+  if (!report.uncached.empty()) out += "Compiled without the cache:\n";
+  for (const Uncached& one : report.uncached) {
+    out += fmt::format("  {}  {}{}\n", printable(one.label), printable(one.why),
+                       one.times > 1 ? fmt::format(" ({} times)", one.times) : "");
+  }
   if (report.status.value_or(0) != 0)
     out += fmt::format("The command ended with status {}.\n", *report.status);
   out +=
@@ -170,6 +198,9 @@ bj::object warm_json(const WarmReport& report) {
   for (const std::string& word : report.command) command.emplace_back(word);
   bj::array actions;
   for (const ActionOutcome& o : report.outcomes) actions.push_back(action_json(o));
+  bj::array uncached;
+  for (const Uncached& one : report.uncached)
+    uncached.push_back(bj::object{{"label", one.label}, {"why", one.why}, {"times", one.times}});
   bj::value status;
   if (report.status) status = *report.status;
   return {{"recording", report.recording},
@@ -181,9 +212,11 @@ bj::object warm_json(const WarmReport& report) {
                                 {"built", c.built},
                                 {"waited", c.waited},
                                 {"failed", c.failed},
-                                {"unfinished", c.unfinished}}},
+                                {"unfinished", c.unfinished},
+                                {"uncached", c.uncached}}},
           {"whole", c.whole()},
-          {"actions", std::move(actions)}};
+          {"actions", std::move(actions)},
+          {"uncached", std::move(uncached)}};
 }
 
 std::string xml_text(std::string_view text) {
@@ -233,6 +266,15 @@ std::string warm_junit(const WarmReport& report) {
     cases += "    </testcase>\n";
   }
   std::size_t tests = report.outcomes.size();
+  for (const Uncached& one : report.uncached) {
+    if (one.wanted()) continue;
+    ++tests;
+    ++failures;
+    cases += fmt::format(
+        "    <testcase classname=\"neuroncache.uncached\" name=\"{}\" time=\"0.000\">\n"
+        "      <failure type=\"uncached\" message=\"{}\"/>\n    </testcase>\n",
+        xml_text(one.label), xml_text(one.why));
+  }
   if (report.status.value_or(0) != 0) {
     ++tests;
     ++failures;

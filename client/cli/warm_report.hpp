@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/cli/output.hpp"
@@ -12,10 +13,20 @@ namespace nc::cli {
 
 struct WarmCounts {
   std::size_t needed = 0, there = 0, built = 0, waited = 0, failed = 0, unfinished = 0;
+  std::size_t uncached = 0;  // commands that were compiled without the cache, though not asked to
 
-  std::size_t misses() const { return needed - there; }
-  bool whole() const { return failed == 0 && unfinished == 0; }
+  std::size_t misses() const { return needed - there + uncached; }
+  bool whole() const { return failed == 0 && unfinished == 0 && uncached == 0; }
 };
+
+// A command that was compiled without the cache, and will be again.
+struct Uncached {
+  std::string label, why;
+  std::size_t times = 1;
+  bool wanted() const { return why == "no_cache"; }  // the caller said so
+};
+// Of lines "label TAB why": equal ones together, in order.
+std::vector<Uncached> uncached_of(std::string_view lines);
 
 struct WarmReport {
   std::string verb;  // "warmup", "replay"
@@ -24,6 +35,7 @@ struct WarmReport {
   std::optional<int> status;  // of the command
   double seconds = 0;
   std::vector<client::ActionOutcome> outcomes;
+  std::vector<Uncached> uncached;
   bool misses_fail = false;  // a miss is a failure, as for replay --fail-on-miss
 
   WarmCounts counts() const;

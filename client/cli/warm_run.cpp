@@ -1,9 +1,11 @@
 #include "client/cli/warm_run.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <tuple>
@@ -12,6 +14,8 @@
 
 #include "base/bytes.hpp"
 #include "base/filesystem.hpp"
+#include "base/unique_fd.hpp"
+#include "client/cc/wrapper.hpp"
 #include "client/cli/command_run.hpp"
 #include "client/cli/live_line.hpp"
 #include "client/cli/wrapper_place.hpp"
@@ -59,6 +63,34 @@ class Watching {
   const std::string run_;
   const std::size_t before_;  // how many there were the last time
   LiveLine line_;
+};
+
+// Where the wrapper notes what it could not tell a daemon. Without it (no place for files) such
+// commands are not seen.
+class UncachedFile {
+ public:
+  UncachedFile() {
+    const char* named = std::getenv("TMPDIR");
+    path_ = join(named != nullptr && named[0] == '/' ? named : "/tmp", "neuroncache-uncached-XXXXXX");
+    const UniqueFd fd(::mkostemp(path_.data(), O_CLOEXEC));
+    if (!fd.valid()) path_.clear();
+  }
+  ~UncachedFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  UncachedFile(const UncachedFile&) = delete;
+  UncachedFile& operator=(const UncachedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string text() const {
+    constexpr std::uint64_t kLimit = 64 << 20;
+    if (path_.empty()) return {};
+    auto text = real_filesystem().read_all(path_, kLimit);
+    return text.ok() ? *std::move(text) : std::string();
+  }
+
+ private:
+  std::string path_;
 };
 
 std::vector<std::string> environment(const Context& context, const WarmPlan& plan,
@@ -143,12 +175,15 @@ Result<WarmReport> run_recorded(const Context& context, const WarmPlan& plan) {
   report.recording = plan.recording;
   report.command = plan.command;
   const Millis started = system_clock().monotonic_ms();
+  const UncachedFile uncached;
+  set_variable(spec.env, cc::kUncachedVariable, uncached.path());
   {
     Watching watching(session.client(), run, before.size());
     NC_ASSIGN(const CommandEnd end, run_command(spec, kLookMs, [&] { watching.look(); }));
     report.status = end.status();
   }
   report.seconds = static_cast<double>(system_clock().monotonic_ms() - started) / 1000;
+  report.uncached = uncached_of(uncached.text());
   NC_ASSIGN(report.outcomes,
             end_run(context, run, plan.keep_inputs ? plan.recording : std::string()));
   return report;

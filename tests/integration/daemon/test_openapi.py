@@ -156,6 +156,8 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("GET", "/v1/actions/x", fits=False)
     call("GET", f"/v1/blobs/{digest(large)}")
     call("GET", f"/v1/blobs/{'0' * 64}")
+    assert call("POST", f"/v1/blobs/{digest(large)}/check", {}).json == {"well": True}
+    call("POST", f"/v1/blobs/{'0' * 64}/check", {})
     call("HEAD", f"/v1/blobs/{digest(large)}")
     call("HEAD", f"/v1/blobs/{'0' * 64}")
     call("HEAD", f"/v1/actions/{key_of('never')}")

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bytes.hpp"
 #include "tests/unit/cc/scratch.hpp"
 
 namespace nc::cc {
@@ -76,6 +77,40 @@ TEST_F(Delivery, LogsAreAppendedOrReplaced) {
   EXPECT_EQ(Scratch::read(log), "before\nafter\n");
   ASSERT_TRUE(place_log("anew\n", log, false).ok());
   EXPECT_EQ(Scratch::read(log), "anew\n");
+}
+
+TEST_F(Delivery, WhatIsDamagedIsNotDelivered) {
+  Expected expected(content_.size());
+  expected.digest = Digest::of(as_bytes(content_));
+  for (const bool quick : {false, true}) {
+    if (quick) expected.quick = xxh128(as_bytes(content_));
+    EXPECT_TRUE(place({source_, {}}, expected, scratch_.path("out")).ok());
+    EXPECT_TRUE(place({source_, {}}, expected, "/dev/null").ok());
+    EXPECT_TRUE(place({"", content_}, expected, scratch_.path("bytes")).ok());
+    std::string bad = content_;
+    bad[2'900'000] ^= 1;
+    const std::string damaged = scratch_.write("store/damaged", bad);
+    const std::string before = Scratch::read(scratch_.path("out"));
+    EXPECT_TRUE(place({damaged, {}}, expected, scratch_.path("out")).is(Code::kDigestMismatch));
+    EXPECT_EQ(Scratch::read(scratch_.path("out")), before);
+    EXPECT_TRUE(place({damaged, {}}, expected, "/dev/null").is(Code::kDigestMismatch));
+    EXPECT_TRUE(place({"", bad}, expected, scratch_.path("bytes")).is(Code::kDigestMismatch));
+    const std::string cut = scratch_.write("store/cut", content_.substr(1));
+    EXPECT_TRUE(place({cut, {}}, expected, scratch_.path("out")).is(Code::kDigestMismatch));
+  }
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(scratch_.path("")))
+    ++files;
+  EXPECT_EQ(files, 3U) << "store, out, bytes";
+}
+
+TEST(QuickSums, AsText) {
+  const Xxh128 sum = xxh128(as_bytes("x"));
+  EXPECT_EQ(quick_from(quick_text(sum)), sum);
+  EXPECT_EQ(quick_text(sum).size(), 32U);
+  for (const char* bad : {"", "12", "zz345678901234567890123456789012"})
+    EXPECT_FALSE(quick_from(bad)) << bad;
+  EXPECT_FALSE(quick_of("/none").ok());
 }
 
 }  // namespace

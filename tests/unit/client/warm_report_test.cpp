@@ -45,6 +45,21 @@ TEST(WarmReport, CountsWhatBecameOfWhatWasNeeded) {
   EXPECT_FALSE(report_of({"unfinished"}).counts().whole());
 }
 
+TEST(WarmReport, WhatWasCompiledWithoutTheCacheIsNotWhole) {
+  WarmReport report = report_of({"hit"});
+  report.uncached = uncached_of("a.pb\tno daemon\nb.pb\tno_cache\na.pb\tno daemon\ngarbage\n");
+  ASSERT_EQ(report.uncached.size(), 2U);
+  EXPECT_EQ(report.uncached[0].times, 2U);
+  EXPECT_EQ(report.counts().uncached, 2U) << "no_cache was asked for";
+  EXPECT_FALSE(report.counts().whole());
+  EXPECT_EQ(report.counts().misses(), 2U);
+  EXPECT_TRUE(has(warm_text(report, 0), "a.pb  no daemon (2 times)"));
+  EXPECT_TRUE(has(warm_text(report, 0), "2 compiled without the cache"));
+  EXPECT_TRUE(has(warm_junit(report), "failures=\"1\""));
+  report.uncached = uncached_of("b.pb\tno_cache\n");
+  EXPECT_TRUE(report.counts().whole());
+}
+
 TEST(WarmReport, TextNamesFailuresWithClassAndLog) {
   WarmReport report = report_of({"hit", "failed"});
   report.outcomes[1].failure_class = "deterministic";

@@ -1,0 +1,27 @@
+// A TOML file as a tree of plain values.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace nc {
+
+struct TomlNode {
+  enum class Kind { kText, kBool, kInteger, kNumber, kList, kTable, kOther };  // kOther: dates
+  Kind kind = Kind::kOther;
+  std::string text;  // of a scalar
+  std::vector<TomlNode> list;
+  std::vector<std::pair<std::string, TomlNode>> table;  // by name
+  unsigned line = 0;
+};
+
+// The file's table. kInvalid with the line; `path` is for messages.
+Result<TomlNode> read_toml(std::string_view text, const std::string& path);
+// The error that a wrong value gives.
+Error wrong_toml(const std::string& path, unsigned line, std::string_view what);
+
+}  // namespace nc
