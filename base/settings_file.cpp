@@ -10,8 +10,7 @@
 namespace nc {
 namespace {
 
-constexpr std::string_view kAdvice =
-    "correct the file, or name another with NEURONCACHE_CONFIG";
+constexpr std::string_view kAdvice = "correct the file, or name another with NEURONCACHE_CONFIG";
 
 Error bad_file(const std::string& path, unsigned line, std::string_view what) {
   return bad_toml(path, line, what, kAdvice);
@@ -22,7 +21,7 @@ Status check_characters(std::string_view text, const std::string& path) {
 }
 
 Result<toml::table> parse_toml(std::string_view text, const std::string& path) {
-  return parse_toml(text, path, kAdvice);
+  return nc::parse_toml(text, path, kAdvice);
 }
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";

@@ -103,7 +103,8 @@ constexpr SettingSpec kTable[] = {
      "Whether the neuronx-cc wrapper says whom it waits for. auto: on a terminal."},
     {"record", T::kString, "", "", false, "all",
      "Name of a recording: what is looked up is noted under it with its outcome, and neuronx-cc "
-     "commands are kept with all that is needed to run them again."},
+     "commands are kept with all that is needed to run them again. NAME~RUN keeps the outcomes of "
+     "one run apart."},
     {"record_inputs", T::kBool, "true", "", false, "client",
      "Whether `record` keeps the inputs of neuronx-cc commands, or only their outcomes."},
     {"retry_failed", T::kBool, "false", "", false, "client",

@@ -13,7 +13,8 @@ constexpr std::string_view kHexDigits = "0123456789ABCDEF";
 
 Error bad_toml(const std::string& path, unsigned line, std::string_view what,
                std::string_view advice) {
-  return {Code::kInvalid, fmt::format("file {} line {}: {}", path, line, what), std::string(advice)};
+  return {Code::kInvalid, fmt::format("file {} line {}: {}", path, line, what),
+          std::string(advice)};
 }
 
 std::string to_ascii(std::string_view text) {

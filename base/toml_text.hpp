@@ -1,8 +1,8 @@
 // toml++ as we use it: for the few files that read TOML, no other header includes it.
 //
 // toml++ 3.3 runs into undefined behaviour on some characters outside strings ("\u00e9 = 1"), so it
-// is given ASCII only: '%' and every other byte become %XX%, and what comes back is decoded. Control
-// characters, which fail its assertions, are refused before.
+// is given ASCII only: '%' and every other byte become %XX%, and what comes back is decoded.
+// Control characters, which fail its assertions, are refused before.
 #pragma once
 
 #include <string>

@@ -244,8 +244,8 @@ Status place(const Placement& from, const Expected& expected, const std::string&
   }
   Status done = copy(from, expected, aside->fd.get(), destination, true);
   struct stat made {};
-  if (done.ok() &&
-      (::fstat(aside->fd.get(), &made) != 0 || static_cast<std::uint64_t>(made.st_size) != expected.size))
+  if (done.ok() && (::fstat(aside->fd.get(), &made) != 0 ||
+                    static_cast<std::uint64_t>(made.st_size) != expected.size))
     done = Error{Code::kIo, fmt::format("{} came out with a wrong size", destination), ""};
   if (done.ok() && exists) ::fchmod(aside->fd.get(), s.st_mode & 07777);
   if (done.ok() && ::rename(aside->path.c_str(), target.c_str()) != 0)

@@ -143,7 +143,8 @@ class Run {
     constexpr std::size_t kMost = 2000;  // so that it is written at once
     line = line.substr(0, kMost) + "\n";
     const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-    if (fd.valid()) [[maybe_unused]] const ssize_t n = ::write(fd.get(), line.data(), line.size());
+    if (fd.valid()) [[maybe_unused]]
+      const ssize_t n = ::write(fd.get(), line.data(), line.size());
   }
 
   int cached() {

@@ -140,10 +140,9 @@ class Reader {
     for (const auto& vector : run.buckets) {
       for (const auto& [name, value] : vector) {
         const std::string mark = fmt::format("{{{}}}", name);
-        const bool used =
-            std::any_of(run.command.begin(), run.command.end(), [&](const std::string& word) {
-              return word.find(mark) != std::string::npos;
-            });
+        const bool used = std::any_of(
+            run.command.begin(), run.command.end(),
+            [&](const std::string& word) { return word.find(mark) != std::string::npos; });
         if (!used) return wrong(node, fmt::format("no word of the command has {} in it", mark));
       }
     }

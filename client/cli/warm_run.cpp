@@ -71,7 +71,8 @@ class UncachedFile {
  public:
   UncachedFile() {
     const char* named = std::getenv("TMPDIR");
-    path_ = join(named != nullptr && named[0] == '/' ? named : "/tmp", "neuroncache-uncached-XXXXXX");
+    path_ =
+        join(named != nullptr && named[0] == '/' ? named : "/tmp", "neuroncache-uncached-XXXXXX");
     const UniqueFd fd(::mkostemp(path_.data(), O_CLOEXEC));
     if (!fd.valid()) path_.clear();
   }

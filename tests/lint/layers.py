@@ -26,7 +26,7 @@ THIRD_PARTY = {
     "boost/beast": ({"daemon", "client"}, (".cpp",)),
     "openssl/": ({"base", "cache"}, (".cpp",)),
     "spdlog/": ({"base"}, (".cpp",)),
-    "toml++/": ({"base"}, (".cpp",)),
+    "toml++/": ({"base"}, (".cpp", "base/toml_text.hpp")),
     "curl/": ({"cache/tier"}, (".cpp", "cache/tier/curl_library.hpp")),
     "zstd": ({"base", "cache"}, (".cpp",)),
     "CLI/": ({"client", "daemon"}, (".cpp", ".hpp")),

@@ -173,3 +173,55 @@ def test_usage(warm: Warm) -> None:
     assert warm.verb("warmup", "--shard", "1/2", "--", "true").status == 2
     assert warm.verb("warmup", "--recorded", "--shard", "0/3").status == 2
     assert warm.verb("warmup", "--recorded", "--recording", "none").status == 1
+
+
+def test_a_plan(warm: Warm) -> None:
+    record(warm, "a", "b")
+    plan = warm.work / "plan.toml"
+    written = warm.verb("warmup", "--write-plan", str(plan), "--recording", "r")
+    assert written.status == 0 and "2 actions" in written.err
+    assert warm.json("warmup", "--plan", str(plan))[:2] == (0, {"needed": 2, "built": 2})
+    new = warm.compiler("2.99.7.0+x")
+    script = 'for s in $1; do echo "module $s" >$s.pb; neuronx-cc compile $s.pb --target trn2 --output $s.neff; done'
+    warm.work.joinpath("run.sh").write_text(script)
+    plan.write_text(
+        f"""version = 1
+[[run]]
+recording = "sizes"
+command = ["sh", "run.sh", "m{{batch}}x{{length}}"]
+buckets = [{{batch = 1, length = 128}}, {{batch = 8, length = 16}}]
+[[build]]
+recording = "r"
+labels = ["a.*"]
+compilers = ["recorded", "{new}/neuronx-cc"]
+targets = ["trn1", "trn3"]
+"""
+    )
+    dry = warm.check(warm.verb("warmup", "--plan", str(plan), "--dry-run", "--format", "json"), "warmup-dry-run")
+    assert [words[-1] for words in dry["commands"]] == ["m1x128", "m8x16"]
+    assert dry["counts"]["build"] == 4
+    parts: list[tuple[str, str]] = []
+    for i in (1, 2):
+        status, counts, report = warm.json("warmup", "--plan", str(plan), "--shard", f"{i}/2")
+        assert status == 0 and set(counts) <= {"needed", "built"}
+        parts += [(one["label"], one["compiler"]) for one in report["actions"]]
+    assert len(parts) == 6 and {label for label, _ in parts} == {"a.pb", "m1x128.pb", "m8x16.pb"}
+    assert warm.json("warmup", "--plan", str(plan))[:2] == (0, {"needed": 6, "there": 6})
+    plan.write_text("version = 1\n[[build]]\nrecordings = 'r'\n")
+    wrong = warm.verb("warmup", "--plan", str(plan))
+    assert wrong.status == 2 and "did you mean recording?" in wrong.err
+
+
+def test_what_is_compiled_without_the_cache_is_seen(warm: Warm) -> None:
+    command = warm.modules("a")
+    no_daemon = {"NEURONCACHE_SOCKET": "/nowhere/x.sock", "NEURONCACHE_AUTOSTART": "false"}
+    outside = ["env", *(f"{name}={value}" for name, value in no_daemon.items()), *command]
+    status, counts, report = warm.json("warmup", "--", *outside)
+    assert (status, counts) == (1, {"uncached": 1}) and not report["whole"]
+    assert report["uncached"][0]["label"] == "a.pb" and "/nowhere/x.sock" in report["uncached"][0]["why"]
+    done = warm.verb("replay", "--fail-on-miss", "--", *outside)
+    assert done.status == 4 and "compiled without the cache" in done.out
+    # Who says so gets it, and nobody is at fault.
+    asked = ["env", "NEURON_CC_FLAGS=--no_cache", *command]
+    status, counts, report = warm.json("warmup", "--", *asked)
+    assert (status, counts) == (0, {}) and report["uncached"][0]["why"] == "no_cache"
