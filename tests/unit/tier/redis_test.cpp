@@ -16,14 +16,14 @@ using testing::Not;
 using Then = RawAnswer::Then;
 
 RespReader reader_of(std::string text, std::size_t piece = 1) {
-  return RespReader(
-      [text, piece, at = std::size_t{0}](std::span<std::byte> out) mutable -> Result<std::size_t> {
-        const auto n = std::min({piece, out.size(), text.size() - at});
-        if (n == 0) return Error{Code::kUnavailable, "closed", ""};
-        std::memcpy(out.data(), text.data() + at, n);
-        at += n;
-        return n;
-      });
+  return RespReader([text = std::move(text), piece,
+                     at = std::size_t{0}](std::span<std::byte> out) mutable -> Result<std::size_t> {
+    const auto n = std::min({piece, out.size(), text.size() - at});
+    if (n == 0) return Error{Code::kUnavailable, "closed", ""};
+    std::memcpy(out.data(), text.data() + at, n);
+    at += n;
+    return n;
+  });
 }
 
 TEST(RespTest, Commands) {
