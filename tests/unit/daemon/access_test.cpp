@@ -40,6 +40,7 @@ TEST(Access, WhatReadersAndWritersMayDo) {
       {"HEAD /v1/actions/{key}", "+++"},
       {"GET /v1/blobs/{digest}", "+++"},
       {"HEAD /v1/blobs/{digest}", "+++"},
+      {"POST /v1/blobs/{digest}/check", "+++"},
       {"PUT /v1/actions/{key}", "-++"},
       {"PUT /v1/blobs/{digest}", "-++"},
       {"POST /v1/leases/{id}/heartbeat", "-++"},
