@@ -212,6 +212,10 @@ double Settings::seconds(std::string_view name) const {
   return seconds.ok() ? *seconds : 0;
 }
 
+std::vector<std::string> Settings::addresses(std::string_view name) const {
+  return parse_addresses(text(name));
+}
+
 std::map<std::string, std::uint64_t> Settings::quotas(std::string_view name) const {
   auto quotas = parse_quotas(text(name));
   return quotas.ok() ? std::move(quotas).value() : std::map<std::string, std::uint64_t>();

@@ -28,8 +28,9 @@ enum class SettingType {
   kSize,
   kDuration,
   kChoice,
-  kQuotas
-};  // kQuotas: "team=10GiB,other=5GiB"
+  kQuotas,
+  kAddresses
+};  // kQuotas: "team=10GiB,other=5GiB"; kAddresses: URLs with spaces between, a list in the file
 
 struct SettingSpec {
   std::string_view name;  // "max_bytes"; environment NEURONCACHE_MAX_BYTES; flag --max-bytes
@@ -65,6 +66,7 @@ class Settings {
   std::uint64_t size(std::string_view name) const;
   double seconds(std::string_view name) const;
   std::map<std::string, std::uint64_t> quotas(std::string_view name) const;
+  std::vector<std::string> addresses(std::string_view name) const;
 
   Origin origin(std::string_view name) const;
   std::string origin_detail(
@@ -95,6 +97,8 @@ class Settings {
 // Every value as it would be checked by set(): the canonical text, or kInvalid with what is
 // allowed.
 Result<std::string> check_setting(const SettingSpec& spec, std::string_view value);
+// For people: without the user names and passwords that addresses may hold.
+std::string shown_value(const SettingSpec& spec, std::string_view value);
 // kInvalid with the nearest name in the form of `like`: "NEURONCACHE_DIRR", "--dirr" or "dirr".
 Error unknown_setting(std::string_view like);
 

@@ -119,6 +119,28 @@ Result<std::map<std::string, std::uint64_t>> parse_quotas(std::string_view text)
   return quotas;
 }
 
+std::vector<std::string> parse_addresses(std::string_view text) {
+  std::vector<std::string> addresses;
+  for (const auto word : split(text, ' ')) {
+    if (!word.empty()) addresses.emplace_back(word);
+  }
+  return addresses;
+}
+
+std::string shown_value(const SettingSpec& spec, std::string_view value) {
+  if (spec.type != SettingType::kAddresses) return std::string(value);
+  std::vector<std::string> shown;
+  for (auto& address : parse_addresses(value)) {
+    const auto start = address.find("://");
+    const auto host = start == std::string::npos ? std::string::npos : start + 3;
+    const auto end = host == std::string::npos ? host : address.find_first_of("/?#", host);
+    const auto at = host == std::string::npos ? host : address.substr(0, end).rfind('@');
+    if (at != std::string::npos && at >= host) address.replace(host, at - host, "***");
+    shown.push_back(std::move(address));
+  }
+  return fmt::format("{}", fmt::join(shown, " "));
+}
+
 Result<std::string> check_setting(const SettingSpec& spec, std::string_view raw) {
   const std::string_view value = trim(raw);
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
@@ -152,6 +174,14 @@ Result<std::string> check_setting(const SettingSpec& spec, std::string_view raw)
         return refuse(spec, value, "name=size,name=size: " + quotas.error().message);
       }
       return std::string(value);
+    case SettingType::kAddresses:
+      for (const auto& address : parse_addresses(value)) {
+        if (address.find("://") == std::string::npos) {
+          return refuse(spec, shown_value(spec, value),
+                        "URLs such as s3://bucket/prefix, with spaces between them");
+        }
+      }
+      return fmt::format("{}", fmt::join(parse_addresses(value), " "));
   }
   return refuse(spec, value, "nothing");
 }

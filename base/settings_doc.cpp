@@ -46,6 +46,8 @@ std::string_view kind_name(SettingType type) {
       return "choice";
     case SettingType::kQuotas:
       return "sizes by name";
+    case SettingType::kAddresses:
+      return "addresses";
   }
   return "";
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/settings.hpp"
 #include "base/toml_text.hpp"
 
 namespace nc {
@@ -41,6 +42,17 @@ std::optional<std::string> table_text(const toml::table& table) {
     const auto value = scalar_text(node);
     if (!value) return std::nullopt;
     out.append(out.empty() ? "" : ",").append(from_ascii(key.str())).append("=").append(*value);
+  }
+  return out;
+}
+
+// A list of texts, with spaces between them.
+std::optional<std::string> list_text(const toml::array& list) {
+  std::string out;
+  for (const auto& node : list) {
+    const auto* text = node.as_string();
+    if (text == nullptr || text->get().find(' ') != std::string::npos) return std::nullopt;
+    out.append(out.empty() ? "" : " ").append(from_ascii(text->get()));
   }
   return out;
 }
@@ -113,10 +125,14 @@ Result<std::vector<FileSetting>> parse_settings_file(std::string_view text,
   std::vector<FileSetting> settings;
   for (const auto& [key, node] : root) {
     FileSetting setting{from_ascii(key.str()), "", key.source().begin.line};
-    auto value = node.is_table() ? table_text(*node.as_table()) : scalar_text(node);
+    const auto* spec = find_setting(setting.name);
+    const bool list = spec != nullptr && spec->type == SettingType::kAddresses && node.is_array();
+    auto value = list              ? list_text(*node.as_array())
+                 : node.is_table() ? table_text(*node.as_table())
+                                   : scalar_text(node);
     if (!value) {
       return bad_file(path, setting.line,
-                      fmt::format("{} is a list, a date or nested; no setting is", setting.name));
+                      fmt::format("{} is a list, a date or nested; it must not be", setting.name));
     }
     setting.value = std::move(*value);
     settings.push_back(std::move(setting));

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -15,6 +16,8 @@ namespace nc {
 std::optional<bool> parse_bool(
     std::string_view text);  // true/false, 1/0, yes/no, on/off in any case
 Result<std::map<std::string, std::uint64_t>> parse_quotas(std::string_view text);
+
+std::vector<std::string> parse_addresses(std::string_view text);
 
 // The last value of NAME in "NAME=value" strings; "" when it is not there.
 std::string_view env_value(std::span<const std::string> env, std::string_view name);

@@ -73,6 +73,9 @@ constexpr SettingSpec kTable[] = {
      "Leave after this long without a client. 0s: never."},
     {"drain", T::kDuration, "30s", "0s..10m", true, "daemon",
      "How long running requests may take after SIGTERM."},
+    {"tiers", T::kAddresses, "", "", false, "daemon",
+     "Shared places that are asked for what is not here, and get what is built here: s3://, "
+     "file://, redis://, https:// addresses with their options (docs/tiers.md)."},
     {"trust", T::kChoice, "signed", "signed|any", false, "daemon",
      "Whose entries are believed when they come from outside of this host. signed: those signed "
      "with a key of the keyring; any: everybody's, so that whoever can write there can run code "

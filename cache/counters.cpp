@@ -68,6 +68,9 @@ constexpr std::array kTable{
                 "how long builds waited for memory or cores"},
     CounterSpec{Counter::kOutOfMemory, "out_of_memory", C::kFault, U::kCount,
                 "builds that were killed for want of memory"},
+    CounterSpec{
+        Counter::kTierHits, "tier_hits", C::kWork, U::kCount,
+        "entries that a shared tier had for a look-up; those who asked are counted as hits"},
 };
 static_assert(kTable.size() + 1 == kCounterSlots);
 

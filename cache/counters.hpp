@@ -49,8 +49,9 @@ enum class Counter : std::uint16_t {
   kAdmissionWaits = 27,
   kAdmissionWaitSeconds = 28,
   kOutOfMemory = 29,
+  kTierHits = 30,
 };
-inline constexpr std::size_t kCounterSlots = 30;  // highest value + 1
+inline constexpr std::size_t kCounterSlots = 31;  // highest value + 1
 
 enum class CounterClass {
   kDerived,  // computed from others

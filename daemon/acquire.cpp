@@ -118,16 +118,30 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
     auto hit = service_.store.lookup(asked_.request.key);
     if (!hit.ok() && !hit.is(Code::kCorrupt)) return fail(hit.error());
     if (hit.ok() && *hit) return answer_hit(**hit);
-    if (!asked_.build || service_.read_only) return answer_miss();
+    if (!asked_.build || service_.read_only) return look_further();
     if (!asked_.retry) {
       auto failure = service_.store.failure(asked_.request.key);
       if (!failure.ok()) return fail(failure.error());
       if (*failure) return answer_failure(**failure);
     }
+    service_.tiers.before_build(asked_.request);
     ask();
   }
 
  private:
+  // A shared tier may have it. Whoever asks it calls back, on a thread of its own.
+  void look_further() {
+    if (service_.read_only || !service_.tiers.any()) return answer_miss();
+    service_.tiers.look(asked_.request, [self = shared_from_this()](bool found) {
+      self->service_.pool.post(Lane::kQuick, [self, found] {
+        auto hit = found ? self->service_.store.lookup(self->asked_.request.key)
+                         : Result<std::optional<Hit>>(std::nullopt);
+        if (hit.ok() && *hit) return self->answer_hit(**hit);
+        self->answer_miss();
+      });
+    });
+  }
+
   void ask() {
     LeaseTable::Ask ask;
     ask.request = asked_.request;
@@ -200,6 +214,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
   void answer_hit(const Hit& hit) {
+    waited_ = waited_ && !service_.tiers.fetched(asked_.request.key);
     if (call_.request.rights) return answer_stranger(hit);
     if (recorded()) {
       service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);

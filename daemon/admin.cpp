@@ -221,7 +221,7 @@ HttpResponse get_config(Service& service, const HttpRequest&) {
   js::array rows;
   for (const SettingSpec& spec : setting_table()) {
     rows.push_back(js::object{{"name", js_view(spec.name)},
-                              {"value", settings.text(spec.name)},
+                              {"value", shown_value(spec, settings.text(spec.name))},
                               {"origin", js_view(origin_name(settings.origin(spec.name)))},
                               {"detail", settings.origin_detail(spec.name)},
                               {"default", js_view(spec.default_value)},
@@ -245,7 +245,9 @@ HttpResponse set_config(Service& service, const HttpRequest& request) {
   if (Status ok = service.settings.change(name, value); !ok.ok()) {
     return HttpResponse::error(ok.error());
   }
-  return answer({{"name", name}, {"value", service.settings.copy().text(name)}});
+  const SettingSpec* spec = find_setting(name);
+  return answer(
+      {{"name", name}, {"value", shown_value(*spec, service.settings.copy().text(name))}});
 }
 
 HttpResponse shut_down(Service& service, const HttpRequest& request) {

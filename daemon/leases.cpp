@@ -182,6 +182,14 @@ Effects LeaseTable::settled(const ActionKey& key) {
   return effects;
 }
 
+std::optional<Lease> LeaseTable::take(Request request, Builder who) {
+  MutexLock lock(mutex_);
+  if (draining_) return std::nullopt;
+  Slot& slot = slots_[request.key];
+  if (slot.held) return std::nullopt;
+  return grant(slot, std::move(request), std::move(who));
+}
+
 Effects LeaseTable::end(const std::string& id, End why) {
   MutexLock lock(mutex_);
   Effects effects;
@@ -190,6 +198,7 @@ Effects LeaseTable::end(const std::string& id, End why) {
   const ActionKey key = slot->held->lease.request.key;
   end_held(*slot, why != End::kDied, effects);
   hand_over(*slot, effects);
+  if (why == End::kNotThere) effects.takeovers.clear();
   drop_if_empty(key);
   return effects;
 }

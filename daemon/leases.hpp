@@ -101,6 +101,10 @@ class LeaseTable {
   // The look-up of this ticket has ended in some other way (an entry was there).
   Effects forget_ticket(std::string_view ticket) NC_EXCLUDES(mutex_);
 
+  // The right to build for nobody in particular, if it is free: others wait meanwhile. For what may
+  // bring the entry from elsewhere. It ends as others do.
+  std::optional<Lease> take(Request request, Builder who) NC_EXCLUDES(mutex_);
+
   enum class Beat { kExtended, kUnknown, kLost };
   // kUnknown: nobody holds the key and the id is not one that ended; see adopt().
   Beat heartbeat(const std::string& id, const ActionKey& key, std::uint64_t fence,
@@ -120,7 +124,8 @@ class LeaseTable {
   // An entry or a remembered failure is there: all waiters are woken to look it up.
   Effects settled(const ActionKey& key) NC_EXCLUDES(mutex_);
 
-  enum class End { kReleased, kDied, kFailed };
+  // kNotThere: what take() gave; the first of those who wait is the first builder.
+  enum class End { kReleased, kDied, kFailed, kNotThere };
   // Ends one lease without an entry; a waiter takes over. Nothing when the id is unknown.
   Effects end(const std::string& id, End why) NC_EXCLUDES(mutex_);
   std::optional<Lease> find(const std::string& id) const NC_EXCLUDES(mutex_);

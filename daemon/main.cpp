@@ -84,11 +84,18 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   NC_TRY(service.builds.restore(leases, initial, !read_only));
   NC_TRY(service.work.restore(leases, !read_only));
   NC_TRY(service.outcomes.restore(!read_only));
+  std::vector<TierDesk::Problem> problems;
+  auto chain = open_chain(initial, *store, *service.trust, read_only, problems);
+  Builder self{{}, service.host};
+  self.process.pid = ::getpid();
+  service.tiers.open(std::move(chain), std::move(problems), std::move(self));
+  NC_TRY(service.tiers.restore());
   // Before the keeper's thread, which must not outlive what follows it.
   if (!listener) {
     NC_ASSIGN(listener, place->listen());
   }
   NC_TRY(keeper.start());
+  service.tiers.start();
   const std::string at = bound_path(listener->get());
   Server server(service, std::move(*listener),
                 {static_cast<std::size_t>(initial.integer("io_threads")),
@@ -156,12 +163,14 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
       if (service.gate) service.gate->refresh();
     };
     Maintenance maintenance({[&] { store->maintain(); }, write_buckets, forget_old_work,
-                             look_at_tokens, leave_when_idle, leave_with_parent});
+                             look_at_tokens, [&] { service.tiers.tick(); }, leave_when_idle,
+                             leave_with_parent});
     log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
     starter.ready();
     notify_manager("READY=1");
     served = server.run(stop_listening, reload);
   }
+  service.tiers.stop();
   pool.stop();
   service.listener.reset();
   keeper.stop();

@@ -23,6 +23,7 @@
 #include "daemon/live_settings.hpp"
 #include "daemon/outcomes.hpp"
 #include "daemon/tcp_listener.hpp"
+#include "daemon/tier_desk.hpp"
 #include "daemon/work.hpp"
 
 namespace nc::daemon {
@@ -69,6 +70,7 @@ struct Service {
   Builds builds;
   Work work;
   Outcomes outcomes;
+  TierDesk tiers{{store, leases, keeper, clock}};
 
   std::unique_ptr<Gate> gate;  // who may come in over TCP; null: nobody
   std::unique_ptr<TcpListener> listener;
@@ -148,6 +150,14 @@ HttpResponse list_buckets(Service& service, const HttpRequest& request);
 
 // ---- Padding plans (padding_handler.cpp) ----
 HttpResponse plan_padding(Service& service, const HttpRequest& request);
+
+// ---- Shared tiers (tier_handlers.cpp) ----
+HttpResponse list_tiers(Service& service, const HttpRequest& request);
+void push_entries(Service& service, Call call);
+void pull_entries(Service& service, Call call);
+void prune_tier(Service& service, Call call);
+void verify_tier(Service& service, Call call);
+void collect_tier(Service& service, Call call);
 
 // ---- Administration (admin.cpp, entries.cpp) ----
 HttpResponse hello(Service& service, const HttpRequest& request);

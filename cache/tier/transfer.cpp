@@ -55,7 +55,10 @@ Status Transfer::fetch_form(Link& link, const Output& output, bool compressed,
   Inflater inflater(keep);
   const Sink take = [&](Bytes piece) -> Status {
     came += piece.size();
-    if (progress) progress(piece.size());
+    if (progress && !progress(piece.size())) {
+      blame.local = true;
+      return Error{Code::kDraining, "the transfer was given up", ""};
+    }
     return compressed ? inflater.write(piece) : keep(piece);
   };
   const auto name = blob_name(output.digest, compressed);

@@ -30,8 +30,8 @@ struct TransferDeps {
   std::function<void(Millis)> sleep;  // between two attempts
 };
 
-// Bytes of blobs that came so far, for people who wait.
-using Progress = std::function<void(std::uint64_t bytes)>;
+// Told of bytes as they come, for people who wait. False: it is not wanted any more.
+using Progress = std::function<bool(std::uint64_t bytes)>;
 
 class Transfer {
  public:
@@ -45,6 +45,8 @@ class Transfer {
   // The entry of `key` as the tier has it, checked: kNotFound; kKeyMismatch, kInvalid, ...: it is
   // not a manifest of this key.
   Result<Manifest> read_entry(Link& link, const ActionKey& key, Blame& blame);
+  // `text`, which the tier has as the entry of `key`, as read_entry() judges it.
+  Result<Manifest> believe(Link& link, const ActionKey& key, const std::string& text, Blame& blame);
   // All that read_entry() gave, into the local store. Counts nothing.
   Status fetch(Link& link, const Manifest& manifest, const Progress& progress, Blame& blame);
 
@@ -57,7 +59,6 @@ class Transfer {
   Result<Sent> send(Link& link, const ActionKey& key);
 
  private:
-  Result<Manifest> believe(Link& link, const ActionKey& key, const std::string& text, Blame& blame);
   Status fetch_blob(Link& link, const Output& output, const Progress& progress, Blame& blame);
   Status fetch_form(Link& link, const Output& output, bool compressed, const Progress& progress,
                     Blame& blame);

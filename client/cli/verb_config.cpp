@@ -50,7 +50,7 @@ std::string environment_name(std::string_view setting) {
 // What an empty value stands for.
 std::string shown(const Context& context, std::string_view name) {
   const std::string& value = context.settings().text(name);
-  if (!value.empty()) return value;
+  if (!value.empty()) return shown_value(*find_setting(name), value);
   if (name == "dir") return context.store_dir();
   if (name == "socket") return context.socket_path();
   const std::string& file = context.settings().config_path();
@@ -239,21 +239,23 @@ Result<int> set(Context& context) {
   const std::string& path = context.settings().config_path();
   switch (context.format()) {
     case Format::kText:
-      if (outcome.saved) print(fmt::format("Saved {} = {} in {}.\n", name, value, path));
+      if (outcome.saved)
+        print(fmt::format("Saved {} = {} in {}.\n", name, shown_value(*spec, value), path));
       if (outcome.applied) print("The running daemon uses it from now on.\n");
       if (!outcome.remark.empty()) print(fmt::format("Note: {}.\n", outcome.remark));
       break;
     case Format::kJson:
       print_json(bj::object{{"name", name},
-                            {"value", value},
+                            {"value", shown_value(*spec, value)},
                             {"saved", outcome.saved},
                             {"file", path},
                             {"applied", outcome.applied},
                             {"remark", outcome.remark}});
       break;
     case Format::kTab:
-      print(fmt::format("name\tvalue\tsaved\tapplied\n{}\t{}\t{}\t{}\n", name, printable(value),
-                        outcome.saved ? 1 : 0, outcome.applied ? 1 : 0));
+      print(fmt::format("name\tvalue\tsaved\tapplied\n{}\t{}\t{}\t{}\n", name,
+                        printable(shown_value(*spec, value)), outcome.saved ? 1 : 0,
+                        outcome.applied ? 1 : 0));
       break;
   }
   return kOk;

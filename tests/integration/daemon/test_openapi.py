@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from daemon_support import ROOT, Answer, Client, Home, digest, key_of, manifest, parts_of
+from daemon_support import ROOT, Answer, Client, Home, digest, eventually, key_of, manifest, parts_of
 from jsonschema import Draft202012Validator
 
 DOCUMENT = json.loads((ROOT / "docs" / "openapi.json").read_text())
@@ -96,7 +96,8 @@ def test_the_document_and_the_router_name_the_same_requests() -> None:
 
 
 def test_every_request_fits_the_document(home: Home) -> None:
-    home.start()
+    (home.dir / "tier").mkdir()
+    home.start("--tiers", f"file://{home.dir}/tier?write_only=true", "--trust", "any")
     daemon = Checked(home.client())
     other = Checked(home.client())
     call = daemon.call
@@ -251,6 +252,19 @@ def test_every_request_fits_the_document(home: Home) -> None:
     graph["nodes"][0]["op"] = "mylib.mystery.default"
     assert call("POST", "/v1/padding/plan", {"request": 1, "forward": graph}).json["refusal"]["node"] == 0
     call("POST", "/v1/padding/plan", {}, fits=False)
+
+    (tier,) = call("GET", "/v1/tiers").json["tiers"]
+    asked = {"tier": tier["address"], "namespace": "default", "model": "", "compiler": "stub", "limit": 9, "after": ""}
+    asked |= {"older_than_s": 0, "newer_than_s": 86400, "dry_run": False}
+    call("POST", "/v1/tiers/push", asked)
+    assert eventually(lambda: (home.dir / "tier/v1/entries" / a[:2] / a).exists())
+    assert call("POST", "/v1/tiers/pull", asked).json["entries"][0]["state"] == "here"
+    call("POST", "/v1/tiers/verify", {"deep": True, "repair": True})
+    call("POST", "/v1/tiers/prune", {**asked, "dry_run": True})
+    call("POST", "/v1/tiers/collect", {"grace_s": 86400})
+    for verb in ("push", "pull", "prune", "verify", "collect"):
+        call("POST", f"/v1/tiers/{verb}", {"tier": "file:///nowhere"})
+        call("POST", f"/v1/tiers/{verb}", {"limit": "all"}, fits=False)
 
     call("GET", "/v1/stats")
     call("GET", "/v1/stats?namespace=n")

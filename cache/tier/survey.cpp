@@ -1,0 +1,274 @@
+#include "cache/tier/survey.hpp"
+
+#include <charconv>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/log.hpp"
+#include "cache/tier/layout.hpp"
+#include "cache/tier/zstd_stream.hpp"
+
+namespace nc::tier {
+namespace {
+
+constexpr std::size_t kListed = 1000;
+// Between looking at a blob's mark for the last time and removing the blob.
+constexpr Millis kHasteMs = 10'000;
+
+bool fits(const Manifest& m, const TierFilter& f, Millis now) {
+  const double age_s = static_cast<double>(now - m.created_ms) / 1000;
+  return (f.name_space.empty() || m.name_space == f.name_space) &&
+         m.model.find(f.model) != std::string::npos &&
+         m.compiler.find(f.compiler) != std::string::npos &&
+         (!f.older_than_s || age_s > *f.older_than_s) &&
+         (!f.newer_than_s || age_s < *f.newer_than_s);
+}
+
+template <class Each>
+Status each_object(Engine& engine, std::string_view prefix, Each&& each) {
+  std::string after;
+  do {
+    NC_ASSIGN(auto page, engine.list(std::string(prefix), after, kListed));
+    for (const auto& object : page.objects) NC_TRY(each(object));
+    after = std::move(page.next);
+  } while (!after.empty());
+  return {};
+}
+
+std::optional<Millis> mark_time(const std::string& text) {
+  Millis ms = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return ms;
+}
+
+}  // namespace
+
+// An error: the engine's. Not usable: row.problem says why, and `manifest` is not to be used.
+Result<Survey::Row> Survey::describe(const std::string& name, Manifest& manifest, bool& usable) {
+  usable = false;
+  Row row;
+  row.key = *parse_entry(name);
+  row.state = "failed";
+  auto text = deps_.link.engine().get(name, Manifest::kMaxBytes);
+  if (!text.ok() && sick(text.error())) return std::move(text).error();
+  Transfer::Blame blame;
+  auto believed = text.ok() ? deps_.transfer.believe(deps_.link, row.key, *text, blame)
+                            : Result<Manifest>(text.error());
+  if (!believed.ok()) {
+    row.problem = believed.error().text();
+    return row;
+  }
+  manifest = *std::move(believed);
+  row.name_space = manifest.name_space;
+  row.label = manifest.label;
+  row.model = manifest.model;
+  row.compiler = manifest.compiler;
+  row.bytes = manifest.bytes();
+  row.created_ms = manifest.created_ms;
+  row.state = "found";
+  usable = true;
+  return row;
+}
+
+Result<Survey::Page> Survey::pull(const TierFilter& filter, const std::string& after,
+                                  std::size_t limit, bool dry_run) {
+  NC_ASSIGN(auto listed, deps_.link.engine().list(std::string(kEntries), after, limit));
+  Page page;
+  page.next = std::move(listed.next);
+  for (const auto& object : listed.objects) {
+    if (!parse_entry(object.name)) continue;
+    Manifest manifest;
+    bool usable = false;
+    NC_ASSIGN(auto row, describe(object.name, manifest, usable));
+    if (usable && !fits(manifest, filter, deps_.clock.wall_ms())) continue;
+    if (!usable && filter.any()) continue;  // whether it fits cannot be told
+    if (usable) {
+      NC_ASSIGN(const auto here, deps_.store.peek(row.key));
+      if (here) {
+        row.state = "here";
+      } else if (!dry_run) {
+        Transfer::Blame blame;
+        Status fetched = deps_.transfer.fetch(deps_.link, manifest, {}, blame);
+        row.state = fetched.ok() ? "pulled" : "failed";
+        if (!fetched.ok()) row.problem = fetched.error().text();
+      }
+    }
+    page.rows.push_back(std::move(row));
+  }
+  return page;
+}
+
+Result<Survey::Page> Survey::prune(const TierFilter& filter, const std::string& after,
+                                   std::size_t limit, bool dry_run) {
+  NC_ASSIGN(auto listed, deps_.link.engine().list(std::string(kEntries), after, limit));
+  Page page;
+  page.next = std::move(listed.next);
+  for (const auto& object : listed.objects) {
+    if (!parse_entry(object.name)) continue;
+    Manifest manifest;
+    bool usable = false;
+    NC_ASSIGN(auto row, describe(object.name, manifest, usable));
+    if (!usable || !fits(manifest, filter, deps_.clock.wall_ms())) continue;
+    if (!dry_run) {
+      NC_TRY(deps_.link.engine().remove(object.name));
+      row.state = "removed";
+    }
+    page.rows.push_back(std::move(row));
+  }
+  return page;
+}
+
+Status Survey::check_blob(const Output& output, bool deep, Check& check, bool& damaged) {
+  Engine& engine = deps_.link.engine();
+  ++check.checked;
+  std::string problem = "is not there";
+  for (const bool compressed : {true, false}) {
+    if (compressed && output.size < kMinCompressedBlob) continue;
+    const auto name = blob_name(output.digest, compressed);
+    auto info = engine.head(name);
+    if (info.is(Code::kNotFound)) continue;
+    if (!info.ok()) return std::move(info).error();
+    if (compressed ? info->size > output.size : info->size != output.size) {
+      problem = "has the wrong size";
+      continue;
+    }
+    check.bytes += info->size;
+    if (!deep) return {};
+    Sha256Hasher hasher;
+    std::uint64_t raw = 0;
+    const Sink take = [&](Bytes piece) -> Status {
+      raw += piece.size();
+      if (raw > output.size) return Error{Code::kTooLarge, "it is larger than announced", ""};
+      hasher.update(piece);
+      return {};
+    };
+    Inflater inflater(take);
+    auto got = engine.fetch(name, 0, output.size, [&](Bytes piece) {
+      return compressed ? inflater.write(piece) : take(piece);
+    });
+    if (!got.ok() && sick(got.error())) return std::move(got).error();
+    const bool whole = got.ok() && (!compressed || inflater.finish().ok());
+    if (whole && hasher.finish() == output.digest) return {};
+    damaged = true;
+    problem = "is damaged";
+  }
+  check.bad.push_back({output.digest.hex(), "the blob " + problem, ""});
+  return {};
+}
+
+Result<Survey::Check> Survey::verify(const std::string& after, std::size_t limit, bool deep,
+                                     bool repair) {
+  Engine& engine = deps_.link.engine();
+  NC_ASSIGN(auto listed, engine.list(std::string(kEntries), after, limit));
+  Check check;
+  check.next = std::move(listed.next);
+  for (const auto& object : listed.objects) {
+    if (!parse_entry(object.name)) {
+      check.bad.push_back({object.name, "is not an object of ours", "remove it by hand"});
+      continue;
+    }
+    ++check.checked;
+    Manifest manifest;
+    bool usable = false;
+    NC_ASSIGN(const auto row, describe(object.name, manifest, usable));
+    const auto before = check.bad.size();
+    if (!usable) {
+      auto still = engine.head(object.name);
+      if (still.is(Code::kNotFound)) continue;  // removed meanwhile
+      check.bad.push_back({row.key.hex(), row.problem, ""});
+    }
+    for (const auto& output : manifest.outputs) {
+      bool damaged = false;
+      NC_TRY(check_blob(output, deep, check, damaged));
+      if (!damaged || !repair) continue;
+      for (const bool compressed : {true, false}) {
+        NC_TRY(engine.remove(blob_name(output.digest, compressed)));
+      }
+    }
+    if (check.bad.size() == before) continue;
+    if (repair) NC_TRY(engine.remove(object.name));
+    for (auto i = before; i < check.bad.size(); ++i) {
+      check.bad[i].action =
+          repair ? "the entry was removed; it is built again when it is wanted"
+                 : "the entry cannot be used: `neuroncache verify --tier ... --repair` removes it";
+    }
+  }
+  return check;
+}
+
+Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
+  Engine& engine = deps_.link.engine();
+  const Millis now = deps_.clock.wall_ms();
+  Collected result;
+  // Marks first, then blobs, then entries: what becomes named meanwhile is seen as such, and what
+  // is uploaded meanwhile is not looked at.
+  std::unordered_set<Digest, Sha256Hash> marked;
+  NC_TRY(each_object(engine, kMarks, [&](const ObjectInfo& object) -> Status {
+    if (const auto digest = parse_mark(object.name)) marked.insert(*digest);
+    return {};
+  }));
+  struct Blob {
+    std::uint64_t bytes = 0;
+    bool forms[2] = {false, false};  // raw, compressed
+  };
+  std::unordered_map<Digest, Blob, Sha256Hash> blobs;
+  NC_TRY(each_object(engine, kBlobs, [&](const ObjectInfo& object) -> Status {
+    const auto name = parse_blob(object.name);
+    if (!name) return {};
+    Blob& blob = blobs[name->digest];
+    blob.bytes += object.size;
+    blob.forms[name->compressed ? 1 : 0] = true;
+    result.bytes += object.size;
+    return {};
+  }));
+  result.blobs = blobs.size();
+  NC_TRY(each_object(engine, kEntries, [&](const ObjectInfo& object) -> Status {
+    if (!parse_entry(object.name)) return {};
+    ++result.entries;
+    // Also what we do not believe keeps its blobs: others may.
+    auto text = engine.get(object.name, Manifest::kMaxBytes);
+    if (text.is(Code::kNotFound)) return {};
+    if (!text.ok()) return std::move(text).error();
+    const auto manifest = Manifest::parse(*text);
+    if (!manifest.ok()) return {};
+    for (const auto& output : manifest->outputs) blobs.erase(output.digest);
+    return {};
+  }));
+  result.unused = blobs.size();
+  // A mark of what is used again, or gone, has had its day. Whoever made it new marks it anew.
+  for (const auto& digest : marked) {
+    if (!dry_run && !blobs.contains(digest)) NC_TRY(engine.remove(mark_name(digest)));
+  }
+  for (const auto& [digest, blob] : blobs) {
+    auto mark = marked.contains(digest) ? engine.get(mark_name(digest), 64)
+                                        : Result<std::string>(Error{Code::kNotFound, "", ""});
+    if (!mark.ok() && !mark.is(Code::kNotFound)) return std::move(mark).error();
+    const auto since = mark.ok() ? mark_time(*mark) : std::nullopt;
+    if (!since || *since > now) {  // none, or of a clock that is far ahead: it begins anew
+      ++result.marked;
+      const auto text = std::to_string(now);
+      if (!dry_run) NC_TRY(engine.put(mark_name(digest), as_bytes(text)));
+      continue;
+    }
+    if (now - *since < grace_ms) continue;
+    ++result.removed;
+    result.removed_bytes += blob.bytes;
+    if (dry_run) continue;
+    const Millis begin = deps_.clock.monotonic_ms();
+    auto last = engine.get(mark_name(digest), 64);
+    if (!last.ok() || *last != *mark || deps_.clock.monotonic_ms() - begin > kHasteMs) {
+      --result.removed;  // somebody wants it, or we are too slow to be sure
+      result.removed_bytes -= blob.bytes;
+      continue;
+    }
+    for (const bool compressed : {false, true}) {
+      if (blob.forms[compressed ? 1 : 0]) NC_TRY(engine.remove(blob_name(digest, compressed)));
+    }
+    NC_TRY(engine.remove(mark_name(digest)));
+  }
+  return result;
+}
+
+}  // namespace nc::tier

@@ -1,0 +1,87 @@
+// What people ask of one tier: what lies in it, whether it is whole, and taking things out of it.
+// Works page by page, so that no call takes long, but for collect(). Goes to the engine directly:
+// no breaker stops a person, and nothing is counted as a look-up.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/tier/transfer.hpp"
+
+namespace nc::tier {
+
+struct TierFilter {                                  // all that are set must hold
+  std::string name_space;                            // exact
+  std::string model, compiler;                       // substrings
+  std::optional<double> older_than_s, newer_than_s;  // since built, by the builder's clock
+  bool any() const {
+    return !name_space.empty() || !model.empty() || !compiler.empty() || older_than_s ||
+           newer_than_s;
+  }
+};
+
+class Survey {
+ public:
+  struct Deps {
+    Link& link;
+    Transfer& transfer;
+    Store& store;
+    Clock& clock;
+    Random& random;
+  };
+  explicit Survey(Deps deps) : deps_(deps) {}
+
+  struct Row {
+    ActionKey key;
+    std::string name_space, label, model, compiler;
+    std::uint64_t bytes = 0;
+    Millis created_ms = 0;
+    std::string state;    // found | here | pulled | removed | failed
+    std::string problem;  // failed
+  };
+  struct Page {
+    std::vector<Row> rows;
+    std::string next;  // "": that was all
+  };
+  // Entries that fit and are not in the local store are brought there, unless `dry_run`.
+  Result<Page> pull(const TierFilter& filter, const std::string& after, std::size_t limit,
+                    bool dry_run);
+  // Entries that fit are removed, unless `dry_run`; their blobs are what collect() is for.
+  Result<Page> prune(const TierFilter& filter, const std::string& after, std::size_t limit,
+                     bool dry_run);
+
+  struct Check {
+    std::uint64_t checked = 0;  // entries and blobs
+    std::uint64_t bytes = 0;
+    struct Bad {
+      std::string what, problem, action;
+    };
+    std::vector<Bad> bad;
+    std::string next;
+  };
+  // Entries are read and checked as a look-up does; their blobs have to be there, and with `deep`
+  // their bytes are fetched and hashed. `repair`: a blob that is damaged, and an entry that cannot
+  // be used, are removed.
+  Result<Check> verify(const std::string& after, std::size_t limit, bool deep, bool repair);
+
+  struct Collected {
+    std::uint64_t entries = 0, blobs = 0, bytes = 0;  // what there is
+    std::uint64_t unused = 0;                         // blobs that no entry names
+    std::uint64_t marked = 0;                         // of these: seen so for the first time now
+    std::uint64_t removed = 0, removed_bytes = 0;
+  };
+  // Blobs that no entry names go once they have been so for `grace_ms`: each is marked, in the
+  // tier, when it is first seen unused; whoever is about to name it removes the mark first.
+  // `dry_run`: counts what would go.
+  Result<Collected> collect(Millis grace_ms, bool dry_run);
+
+ private:
+  Result<Row> describe(const std::string& name, Manifest& manifest, bool& usable);
+  Status check_blob(const Output& output, bool deep, Check& check, bool& damaged);
+
+  const Deps deps_;
+};
+
+}  // namespace nc::tier
