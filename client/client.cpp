@@ -510,6 +510,18 @@ Result<PruneAnswer> Client::prune(const PruneRequest& request) {
   return codec::prune_answer(o);
 }
 
+Result<std::string> Client::tiers() {
+  NC_ASSIGN(const json::bj::object o, impl_->get(std::string(protocol::kTiers)));
+  return json::serialize(o);
+}
+
+Result<std::string> Client::tier_call(std::string_view call, std::string_view body) {
+  constexpr Millis kLong = 6 * 3'600'000;  // all blobs of a large tier may be looked at
+  NC_ASSIGN(const json::bj::object o,
+            impl_->send("POST", fmt::format("{}/{}", protocol::kTiers, call), body, {true, kLong}));
+  return json::serialize(o);
+}
+
 Result<VerifyPage> Client::verify(std::string_view after, std::size_t limit, bool repair) {
   json::bj::object body;
   if (!after.empty()) body["after"] = json::bj::string_view(after.data(), after.size());

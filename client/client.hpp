@@ -154,6 +154,11 @@ class Client {
   Result<EntryDetails> show(std::string_view key_or_prefix);
   Result<PruneAnswer> prune(const PruneRequest& request);
   Result<VerifyPage> verify(std::string_view after, std::size_t limit, bool repair);
+
+  // Shared tiers: bodies and answers are JSON texts, as docs/protocol.md describes them.
+  Result<std::string> tiers();
+  // `call`: push, pull, prune, verify or collect. May take long.
+  Result<std::string> tier_call(std::string_view call, std::string_view body);
   Status pin(const ActionKey& key, bool pinned);
   Result<std::vector<MissRecord>> misses(std::size_t limit);
   Result<std::vector<LeaseInfo>> leases();

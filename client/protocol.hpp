@@ -30,6 +30,7 @@ inline constexpr std::string_view kStats = "/v1/stats";
 inline constexpr std::string_view kEntries = "/v1/entries";
 inline constexpr std::string_view kPrune = "/v1/prune";
 inline constexpr std::string_view kVerify = "/v1/verify";
+inline constexpr std::string_view kTiers = "/v1/tiers";
 inline constexpr std::string_view kPins = "/v1/pins";
 inline constexpr std::string_view kBuckets = "/v1/buckets";
 inline constexpr std::string_view kMisses = "/v1/misses";

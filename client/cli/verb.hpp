@@ -57,7 +57,7 @@ extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVeri
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
     kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kWarmupVerb,
     kReplayVerb, kWorkerVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb, kKeysRevokeVerb,
-    kKeysRotateVerb, kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb, kCompletionVerb,
-    kVersionVerb, kHelpVerb;
+    kKeysRotateVerb, kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb, kTiersVerb, kPushVerb,
+    kPullVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

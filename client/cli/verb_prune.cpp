@@ -5,6 +5,7 @@
 #include "client/cli/output.hpp"
 #include "client/cli/render.hpp"
 #include "client/cli/session.hpp"
+#include "client/cli/tier_ops.hpp"
 
 namespace nc::cli {
 namespace {
@@ -54,6 +55,7 @@ std::string summary(const PruneAnswer& answer, bool dry_run) {
 }
 
 Result<int> run_prune(Context& context) {
+  if (context.flag("tier")) return prune_tier(context);
   NC_ASSIGN(const PruneRequest request, request_of(context));
   NC_ASSIGN(Session session, Session::open(context, request.dry_run ? Session::Need::kRead
                                                                     : Session::Need::kChange));
@@ -128,6 +130,7 @@ constexpr OptionSpec kPruneOptions[] = {
     kModelOption,
     kKindOption,
     kFailedOption,
+    kTierOption,
     {"all", "", "Remove everything that is neither pinned nor in use.", ""},
     {"dry-run", "", "Only show what would go and what it would cost to build again.", ""},
 };
@@ -141,7 +144,9 @@ extern constinit const Verb kPruneVerb{
     .details =
         "Filters combine: an entry must pass all of them to go. Pinned entries and those in use "
         "always stay. The store also\n"
-        "keeps itself within max_bytes and max_entries without being asked.",
+        "keeps itself within max_bytes and max_entries without being asked. With --tier, entries "
+        "of a shared tier\n"
+        "go (without filters none), and then blobs that no entry there has named for a day.",
     .arguments = {},
     .options = kPruneOptions,
     .examples =

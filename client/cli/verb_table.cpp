@@ -25,13 +25,14 @@ const Verb* const kTable[] = {
     &kPlanShowVerb,     &kPlanSimulateVerb,
     &kEnableVerb,       &kDisableVerb,
     &kWarmupVerb,       &kReplayVerb,
-    &kWorkerVerb,       &kKeysInitVerb,
-    &kKeysListVerb,     &kKeysTrustVerb,
-    &kKeysRevokeVerb,   &kKeysRotateVerb,
-    &kTokensAddVerb,    &kTokensListVerb,
-    &kTokensRemoveVerb, &kDoctorVerb,
-    &kCompletionVerb,   &kVersionVerb,
-    &kHelpVerb,
+    &kTiersVerb,        &kPushVerb,
+    &kPullVerb,         &kWorkerVerb,
+    &kKeysInitVerb,     &kKeysListVerb,
+    &kKeysTrustVerb,    &kKeysRevokeVerb,
+    &kKeysRotateVerb,   &kTokensAddVerb,
+    &kTokensListVerb,   &kTokensRemoveVerb,
+    &kDoctorVerb,       &kCompletionVerb,
+    &kVersionVerb,      &kHelpVerb,
 };
 
 }  // namespace

@@ -3,11 +3,13 @@
 #include "base/bytes.hpp"
 #include "client/cli/output.hpp"
 #include "client/cli/session.hpp"
+#include "client/cli/tier_ops.hpp"
 
 namespace nc::cli {
 namespace {
 
 Result<int> run(Context& context) {
+  if (context.flag("tier")) return verify_tier(context);
   const bool repair = context.flag("repair");
   NC_ASSIGN(Session session,
             Session::open(context, repair ? Session::Need::kChange : Session::Need::kRead));
@@ -74,6 +76,7 @@ Result<int> run(Context& context) {
 }
 
 constexpr OptionSpec kOptions[] = {
+    kTierOption,
     {"repair", "",
      "Set damaged blobs aside and drop the entries that need them; they are built again when asked "
      "for.",
@@ -85,7 +88,10 @@ constexpr OptionSpec kOptions[] = {
 extern constinit const Verb kVerifyVerb{
     .name = "verify",
     .summary = "Read everything that is stored and check it.",
-    .details = "Exit status 1 when damage was found and not repaired.",
+    .details =
+        "Exit status 1 when damage was found and not repaired. With --tier, all entries of a "
+        "shared "
+        "tier are checked as a look-up would, and all their blobs read.",
     .arguments = {},
     .options = kOptions,
     .examples = "",
