@@ -214,7 +214,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
   void answer_hit(const Hit& hit) {
-    waited_ = waited_ && !service_.tiers.fetched(asked_.request.key);
+    note_where_from();
     if (call_.request.rights) return answer_stranger(hit);
     if (recorded()) {
       service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);
@@ -239,6 +239,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
   void answer_hit(const HitMemo::Answer& known) {
+    note_where_from();
     end_ticket();
     call_.reply(take_hit(service_, asked_.request, *call_.request.connection, known, waited_));
   }
@@ -287,6 +288,9 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   void note_waiting() {
     if (recorded()) service_.outcomes.waiting(asked_.recording, asked_.request);
   }
+
+  // Who waited while the tiers were asked waited for no builder.
+  void note_where_from() { waited_ = waited_ && !service_.tiers.fetched(asked_.request.key); }
 
   void end_ticket() {
     if (!asked_.ticket.empty()) {

@@ -62,7 +62,9 @@ HttpResponse put_action(Service& service, const HttpRequest& request) {
   if (!import) service.builds.learn(lease, manifest->peak_rss_bytes);
   service.work.built(key);
   service.outcomes.built(key, manifest->build_ms);
-  if (*published && !import) service.tiers.published(key);
+  // What a stranger built and nobody signed does not get this host's signature.
+  const bool ours = !request.rights || !manifest->signature.empty();
+  if (*published && !import && ours) service.tiers.published(key);
   service.keeper.apply(service.leases.settled(key));
   if (*published && !import) {
     service.store.count(manifest->name_space, "compile_seconds_spent",

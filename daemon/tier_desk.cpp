@@ -136,11 +136,14 @@ void TierDesk::look(const Request& request, std::function<void(bool)> then) {
 
 void TierDesk::fly(const ActionKey& key) {
   std::shared_ptr<std::atomic<std::uint64_t>> bytes;
+  bool wanted = false;
   {
     MutexLock lock(mutex_);
     bytes = flights_.at(key).bytes;
+    wanted = !stopping_;
   }
   bool found = false;
+  if (!wanted) return land(key, found);
   guarded("asking the tiers", [&] {
     found = chain_
                 ->find(key,

@@ -12,10 +12,11 @@
 
 namespace nc::tier {
 
-struct TierFilter {                                  // all that are set must hold
-  std::string name_space;                            // exact
-  std::string model, compiler;                       // substrings
-  std::optional<double> older_than_s, newer_than_s;  // since built, by the builder's clock
+struct TierFilter {                       // all that are set must hold
+  std::string name_space = {};            // exact
+  std::string model = {}, compiler = {};  // substrings
+  std::optional<double> older_than_s = {},
+                        newer_than_s = {};  // since built, by the builder's clock
   bool any() const {
     return !name_space.empty() || !model.empty() || !compiler.empty() || older_than_s ||
            newer_than_s;
