@@ -115,6 +115,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     const Millis limit = millis(settings.copy(), "idle_exit");
     const Millis since = server.idle_since();
     if (service.listener || limit <= 0 || since == 0 || leases.leases() > 0) return;
+    if (service.tiers.busy()) return;
     if (clock.monotonic_ms() - since < limit) return;
     log::info("daemon", "nobody was here for {} s: leaving", limit / 1000);
     server.shut_down(0);

@@ -58,6 +58,8 @@ class TierDesk {
   // Whether the entry came from a tier a moment ago: who waited for it waited for no builder.
   bool fetched(const ActionKey& key) const NC_EXCLUDES(mutex_);
 
+  // Entries are on their way to a tier.
+  bool busy() const { return any() && chain_->busy(); }
   // An entry was built here.
   void published(const ActionKey& key);
   // On one of the desk's threads. False: too much is waiting already, or it stops.

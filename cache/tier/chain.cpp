@@ -52,7 +52,15 @@ void Chain::start() {
   }
 }
 
+bool Chain::busy() const {
+  return std::ranges::any_of(links_, [&](const auto& link) {
+    const auto counts = write_back_.counts(link->name());
+    return counts.sending > 0 || (counts.waiting > 0 && link->writing().may_call());
+  });
+}
+
 void Chain::stop() {
+  transfer_.stop();
   write_back_.stop();
 }
 

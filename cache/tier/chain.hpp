@@ -44,6 +44,8 @@ class Chain {
   Status restore();  // before start()
   void start();
   void stop();
+  // Something is being sent, or could be.
+  bool busy() const;
 
   // Asks the tiers in order and brings the first entry that is good into the local store. Never
   // fails: a tier that does is counted and the next is asked.

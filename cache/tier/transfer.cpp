@@ -18,6 +18,21 @@ bool worth_repeating(const Error& error) {
          error.code == Code::kIo || error.code == Code::kBusy;
 }
 
+class StoppableSource final : public Source {
+ public:
+  StoppableSource(Source& source, const std::atomic<bool>& stopping)
+      : source_(source), stopping_(stopping) {}
+  std::uint64_t size() const override { return source_.size(); }
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> out) override {
+    if (stopping_) return Error{Code::kDraining, "the transfer was given up", ""};
+    return source_.read_at(offset, out);
+  }
+
+ private:
+  Source& source_;
+  const std::atomic<bool>& stopping_;
+};
+
 }  // namespace
 
 Result<Manifest> Transfer::read_entry(Link& link, const ActionKey& key, Blame& blame) {
@@ -141,24 +156,26 @@ Result<bool> Transfer::has_blob(Link& link, const Output& output) {
 }
 
 Status Transfer::upload(Link& link, const Output& output) {
-  NC_ASSIGN(const auto source, blob_source(deps_.store, deps_.fs, output.digest));
+  NC_ASSIGN(const auto blob, blob_source(deps_.store, deps_.fs, output.digest));
+  StoppableSource source(*blob, stopping_);
   if (link.address().compress && output.size >= kMinCompressedBlob) {
-    NC_ASSIGN(const bool pays, worth_compressing(*source));
+    NC_ASSIGN(const bool pays, worth_compressing(source));
     if (pays) {
       const auto path = join(deps_.scratch_dir, "tier-" + deps_.random.hex_id());
       NC_ASSIGN(auto file, deps_.fs.open(path, FileSystem::Open::kCreateNew));
       const std::shared_ptr<void> gone(nullptr, [&](void*) {
         ignore_error(deps_.fs.remove(path), "the directory is emptied at the next start");
       });
-      NC_ASSIGN(const auto size, deflate(*source, *file));
+      NC_ASSIGN(const auto size, deflate(source, *file));
       file.reset();
       if (size < output.size) {
         NC_ASSIGN(const auto packed, file_source(deps_.fs, path));
-        return link.store(blob_name(output.digest, true), *packed);
+        StoppableSource stoppable(*packed, stopping_);
+        return link.store(blob_name(output.digest, true), stoppable);
       }
     }
   }
-  return link.store(blob_name(output.digest, false), *source);
+  return link.store(blob_name(output.digest, false), source);
 }
 
 Result<bool> Transfer::send_blob(Link& link, const Output& output) {

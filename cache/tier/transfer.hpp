@@ -2,6 +2,7 @@
 // an entry becomes visible after all its blobs, on both sides.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <set>
@@ -58,6 +59,9 @@ class Transfer {
   };
   Result<Sent> send(Link& link, const ActionKey& key);
 
+  // What is being sent ends with kDraining at its next piece, and nothing is sent any more.
+  void stop() { stopping_ = true; }
+
  private:
   Status fetch_blob(Link& link, const Output& output, const Progress& progress, Blame& blame);
   Status fetch_form(Link& link, const Output& output, bool compressed, const Progress& progress,
@@ -68,6 +72,7 @@ class Transfer {
   Result<bool> has_blob(Link& link, const Output& output);
 
   TransferDeps deps_;
+  std::atomic<bool> stopping_ = false;
   Mutex mutex_;
   std::condition_variable_any arrived_;
   std::set<Digest> coming_ NC_GUARDED_BY(mutex_);  // blobs that somebody fetches

@@ -179,7 +179,7 @@ Result<int> verify_tier(Context& context) {
       print(table.tab());
       break;
     case Format::kJson:
-      print_json(bj::object{{"source", context.option("tier").value_or("")},
+      print_json(bj::object{{"source", std::string(session.source_name())},
                             {"repair", repair},
                             {"checked", checked},
                             {"bytes", bytes},
