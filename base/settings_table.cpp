@@ -76,6 +76,13 @@ constexpr SettingSpec kTable[] = {
     {"tiers", T::kAddresses, "", "", false, "daemon",
      "Shared places that are asked for what is not here, and get what is built here: s3://, "
      "file://, redis://, https:// addresses with their options (docs/tiers.md)."},
+    {"cluster_leases", T::kString, "auto", "", false, "daemon",
+     "Which of the tiers says who of all hosts builds what. auto: the first that can; off: each "
+     "host builds for itself; else a tier's address as `neuroncache tiers` shows it."},
+    {"cluster_lease_period", T::kDuration, "60s", "1s..1h", false, "daemon",
+     "A host that has not renewed its lease for this long is taken for dead by the others."},
+    {"cluster_wait", T::kDuration, "0s", "0s..30d", true, "daemon",
+     "Build here after waiting this long for another host. 0s: wait as long as it builds."},
     {"trust", T::kChoice, "signed", "signed|any", false, "daemon",
      "Whose entries are believed when they come from outside of this host. signed: those signed "
      "with a key of the keyring; any: everybody's, so that whoever can write there can run code "

@@ -200,6 +200,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
         return answer_failure(**failure);
       }
     }
+    if (service_.cluster && !service_.cluster->granted(lease)) return ask();
     service_.keeper.follow(lease);
     count("builds");
     HttpResponse response = answer({{"state", "lease"},

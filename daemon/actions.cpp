@@ -62,8 +62,10 @@ HttpResponse put_action(Service& service, const HttpRequest& request) {
   if (!import) service.builds.learn(lease, manifest->peak_rss_bytes);
   service.work.built(key);
   service.outcomes.built(key, manifest->build_ms);
-  // What a stranger built and nobody signed does not get this host's signature.
-  const bool ours = !request.rights || !manifest->signature.empty();
+  // What a stranger built and nobody signed does not get this host's signature; where another host
+  // has taken the build over, its entry is the one that all share.
+  bool ours = !request.rights || !manifest->signature.empty();
+  if (service.cluster && !import) ours = service.cluster->published(lease, ours) && ours;
   if (*published && !import && ours) service.tiers.published(key);
   service.keeper.apply(service.leases.settled(key));
   if (*published && !import) {

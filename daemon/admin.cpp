@@ -138,6 +138,25 @@ js::value listener_json(Service& service) {
   return object;
 }
 
+js::value cluster_json(Service& service) {
+  if (!service.cluster) return nullptr;
+  const Cluster::View view = service.cluster->view();
+  const tier::LeaseCounters& c = service.cluster->counters();
+  return js::object{{"tier", view.tier},
+                    {"waiting", view.waiting},
+                    {"held", view.held},
+                    {"publishing", view.publishing},
+                    {"taken", c.taken.load()},
+                    {"takeovers", c.takeovers.load()},
+                    {"settled", c.settled.load()},
+                    {"lost", c.lost.load()},
+                    {"alone", c.alone.load()},
+                    {"apart", c.apart.load()},
+                    {"garbage", c.garbage.load()},
+                    {"requests", c.requests.load()},
+                    {"errors", c.errors.load()}};
+}
+
 js::object builds_json(Service& service) {
   const AdmissionQueue::View view = service.builds.view();
   const WorkQueue::Counts queue = service.work.queue().counts();
@@ -194,6 +213,7 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
                  {"builds", builds_json(service)},
                  {"trust", trust_json(service)},
                  {"listener", listener_json(service)},
+                 {"cluster", cluster_json(service)},
                  {"health", health_json(service)}});
 }
 

@@ -134,6 +134,7 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
   }
   service.work.failed(key, *parsed, failure.message);
   service.outcomes.failed(key, class_name, failure.message, failure.log);
+  if (kept && service.cluster) service.cluster->failed(request.arg);
   service.keeper.apply(kept ? service.leases.settled(key)
                             : service.leases.end(request.arg, LeaseTable::End::kFailed));
   return answer({{"remembered", kept}, {"expires_ms", kept ? failure.expires_ms : 0}});

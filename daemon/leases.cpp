@@ -8,6 +8,7 @@ namespace nc::daemon {
 namespace {
 
 constexpr Millis kGraveMs = 60'000;
+constexpr Millis kNever = Millis{1} << 60;
 
 template <class T>
 void append(std::vector<T>& to, std::vector<T>&& from) {
@@ -130,6 +131,28 @@ bool LeaseTable::adopt(Lease lease) {
   by_id_[lease.id] = lease.request.key;
   slot.held = Held{std::move(lease), now + options_.lease_ttl_ms, now - age, nullptr, false};
   return true;
+}
+
+bool LeaseTable::replace(const std::string& id, Lease lease) {
+  MutexLock lock(mutex_);
+  Slot* slot = slot_of_lease(id);
+  if (slot == nullptr) return false;
+  by_id_.erase(id);
+  bury(id);
+  by_id_[lease.id] = lease.request.key;
+  slot->held = Held{std::move(lease), kNever, clock_.monotonic_ms(), nullptr, false};
+  return true;
+}
+
+void LeaseTable::describe(const Lease& lease, Millis building_ms) {
+  MutexLock lock(mutex_);
+  Slot* slot = slot_of_lease(lease.id);
+  if (slot == nullptr) return;
+  Held& held = *slot->held;
+  held.lease.builder = lease.builder;
+  held.lease.request.program = lease.request.program;
+  held.lease.progress = lease.progress;
+  held.since = clock_.monotonic_ms() - building_ms;
 }
 
 LeaseTable::Interest LeaseTable::interest(const std::string& id) const {

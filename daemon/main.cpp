@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/safe_path.hpp"
+#include "daemon/cluster_door.hpp"
 #include "daemon/detach.hpp"
 #include "daemon/listener.hpp"
 #include "daemon/maintenance.hpp"
@@ -90,12 +91,15 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   self.process.pid = ::getpid();
   service.tiers.open(std::move(chain), std::move(problems), std::move(self));
   NC_TRY(service.tiers.restore());
+  service.cluster = open_cluster(service, initial);
+  if (service.cluster) NC_TRY(service.cluster->restore());
   // Before the keeper's thread, which must not outlive what follows it.
   if (!listener) {
     NC_ASSIGN(listener, place->listen());
   }
   NC_TRY(keeper.start());
   service.tiers.start();
+  if (service.cluster) service.cluster->start();
   const std::string at = bound_path(listener->get());
   Server server(service, std::move(*listener),
                 {static_cast<std::size_t>(initial.integer("io_threads")),
@@ -108,6 +112,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     service.builds.configure(now);
     service.work.configure(now);
     service.outcomes.configure(now);
+    if (service.cluster) service.cluster->set_wait(millis(now, "cluster_wait"));
     if (auto level = log::parse_level(now.text("log_level")); level.ok()) log::set_level(*level);
   });
 
@@ -171,6 +176,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     notify_manager("READY=1");
     served = server.run(stop_listening, reload);
   }
+  if (service.cluster) service.cluster->stop();
   service.tiers.stop();
   pool.stop();
   service.listener.reset();

@@ -15,6 +15,7 @@
 #include "daemon/access.hpp"
 #include "daemon/bucket_book.hpp"
 #include "daemon/builds.hpp"
+#include "daemon/cluster.hpp"
 #include "daemon/disk_pool.hpp"
 #include "daemon/hit_memo.hpp"
 #include "daemon/http.hpp"
@@ -76,6 +77,9 @@ struct Service {
   std::unique_ptr<TcpListener> listener;
   std::string listen_problem;            // why there is none although there should be
   std::unique_ptr<trust::Policy> trust;  // who is believed beyond this host; null in tests
+
+  // Nothing: builds of other hosts are not looked at.
+  std::unique_ptr<Cluster> cluster;
 
   std::string store_path;
   std::string host;

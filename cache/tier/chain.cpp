@@ -133,6 +133,22 @@ Result<Link*> Chain::link(const std::string& name) {
                "name one of " + known};
 }
 
+Result<Link*> Chain::lease_link(const std::string& name) {
+  const auto can = [](Link& link) {
+    return link.readable() && link.writable() && link.engine().capabilities().exclusive_create;
+  };
+  if (!name.empty()) {
+    NC_ASSIGN(Link* const named, link(name));
+    if (can(*named)) return named;
+    return Error{Code::kUnsupported, "the tier " + name + " cannot hold the leases of a cluster",
+                 "name one that is read and written, or set cluster_leases to auto"};
+  }
+  for (const auto& link : links_) {
+    if (can(*link)) return link.get();
+  }
+  return Error{Code::kNotFound, "no tier can hold the leases of a cluster", ""};
+}
+
 Status Chain::queue(const ActionKey& key, const std::string& tier) {
   NC_ASSIGN(Link* const to, link(tier));
   if (!to->writable()) {

@@ -62,6 +62,14 @@ class Chain {
 
   // An entry was built here: it goes to every tier that is written. Returns at once.
   void published(const ActionKey& key);
+  // Others wait for this one in `link`: it goes there first. Whether it is on its way still.
+  void hurry(const ActionKey& key, const Link& link) { write_back_.hurry(key, link.name()); }
+  bool pending(const ActionKey& key, const Link& link) const {
+    return write_back_.pending(key, link.name());
+  }
+  // The first tier that can hold the cluster's leases: read, written, and atomic in create(). With
+  // `name`: that one. kNotFound, kUnsupported.
+  Result<Link*> lease_link(const std::string& name);
   // One by hand. kNotFound: there is no such tier.
   Status queue(const ActionKey& key, const std::string& tier);
   // The tier whose address is `name`, or, "" with a single tier, that one. kNotFound.

@@ -97,6 +97,35 @@ bool WriteBack::add(const ActionKey& key, const std::string& tier) {
   return true;
 }
 
+void WriteBack::hurry(const ActionKey& key, const std::string& tier) {
+  {
+    MutexLock lock(mutex_);
+    Queue& queue = queues_[tier];
+    const auto is_it = [&key](const Item& item) { return item.key == key; };
+    const auto ready = std::ranges::find_if(queue.ready, is_it);
+    const auto later =
+        std::ranges::find_if(queue.later, [&](const auto& item) { return is_it(item.second); });
+    Item item;
+    if (ready != queue.ready.end()) {
+      item = *ready;
+      queue.ready.erase(ready);
+    } else if (later != queue.later.end()) {
+      item = later->second;
+      queue.later.erase(later);
+    } else {
+      return;
+    }
+    queue.ready.push_front(item);
+  }
+  wake_.notify_one();
+}
+
+bool WriteBack::pending(const ActionKey& key, const std::string& tier) const {
+  MutexLock lock(mutex_);
+  const auto it = queues_.find(tier);
+  return it != queues_.end() && it->second.known.contains(key);
+}
+
 bool WriteBack::step() {
   std::string tier;
   Item item;

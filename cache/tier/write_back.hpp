@@ -50,6 +50,10 @@ class WriteBack {
 
   // Written down when it returns. False: the queue is full, or the record could not be written.
   bool add(const ActionKey& key, const std::string& tier) NC_EXCLUDES(mutex_);
+  // Sends it before all others of its tier, if it waits.
+  void hurry(const ActionKey& key, const std::string& tier) NC_EXCLUDES(mutex_);
+  // Added and not done with yet.
+  bool pending(const ActionKey& key, const std::string& tier) const NC_EXCLUDES(mutex_);
   // Sends one pair whose time has come; false: there is none.
   bool step() NC_EXCLUDES(mutex_);
 
