@@ -200,7 +200,7 @@ class Stampede {
 };
 
 // What cache/tier/lease.hpp and docs/cluster.md state, host by host.
-void check(const Stampede& stampede, const Size& size) {
+std::uint64_t check(const Stampede& stampede, const Size& size) {
   EXPECT_EQ(stampede.builds(), size.keys);
   EXPECT_EQ(stampede.objects_left(), 0U);
   std::uint64_t most = 0;
@@ -220,12 +220,13 @@ void check(const Stampede& stampede, const Size& size) {
               size.keys, size.hosts, static_cast<unsigned long long>(all),
               static_cast<unsigned long long>(most),
               static_cast<double>(stampede.took_ms()) / 1000);
+  return most;
 }
 
 TEST(LeaseStampede, EveryHostWantsEveryKeyInAnOrderOfItsOwn) {
   Stampede stampede(kFull, true);
   stampede.run();
-  check(stampede, kFull);
+  EXPECT_LE(check(stampede, kFull), 1'100U);
 }
 
 TEST(LeaseStampede, EveryHostWantsEveryKeyInTheSameOrder) {

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+for folder in ("", "../daemon", "../tiers"):
+    sys.path.insert(0, str(Path(__file__).parent / folder))
+
+from cluster_support import Cluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.clean()

@@ -1,0 +1,159 @@
+"""One compile per cluster, with real daemons, real processes and a real tier."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import tier_servers
+from cluster_support import Cluster, eventually, keys
+from daemon_support import key_of
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+
+def cold(cluster: Cluster, hosts: int, ranks: int, count: int) -> None:
+    names = keys(count)
+    for _ in range(ranks):
+        for host in cluster.hosts[:hosts]:
+            cluster.run(host, names)
+    cluster.join()
+    assert cluster.noted("begun") == names
+    assert cluster.noted("built") == names
+    cluster.settled()
+    stats = [host.stats() for host in cluster.hosts]
+    assert sum(s["counters"]["builds"] for s in stats) == count
+    assert sum(s["cluster"]["taken"] for s in stats) == count
+    for s in stats:
+        counters = s["counters"]
+        assert counters["hits"] + counters["waits"] + counters["builds"] >= ranks * count
+        assert counters["failures"] == counters["bypasses"] == 0
+        assert s["cluster"]["lost"] == s["cluster"]["takeovers"] == s["cluster"]["alone"] == 0
+
+
+def test_three_hosts_build_each_key_once_over_a_directory(cluster: Cluster) -> None:
+    for _ in range(3):
+        cluster.add()
+    cold(cluster, 3, 8, 20)
+    assert cluster.lease_objects() == []
+
+
+def test_three_hosts_build_each_key_once_over_s3(cluster: Cluster) -> None:
+    with tier_servers.moto() as url:
+        for _ in range(3):
+            cluster.add([f"s3://tier-bucket/fleet?endpoint={url}&region=us-east-1"], **CREDENTIALS)
+        cold(cluster, 3, 4, 8)
+
+
+def test_a_killed_builder_costs_one_build(cluster: Cluster) -> None:
+    for _ in range(2):
+        cluster.add()
+    names = keys(4)
+    cluster.run(cluster.hosts[0], names, die=True)
+    for host in cluster.hosts:
+        for _ in range(3):
+            cluster.run(host, names)
+    cluster.join()
+    assert cluster.noted("built") == names
+    assert len(cluster.noted("begun")) <= len(names) + 1
+    cluster.settled()
+    assert cluster.lease_objects() == []
+
+
+def test_a_killed_daemon_is_succeeded(cluster: Cluster) -> None:
+    dead, well = cluster.add(), cluster.add()
+    names = keys(1)
+    builder = cluster.run(dead, names, build_s=120)
+    assert eventually(lambda: cluster.noted("begun") == names)
+    waiter = cluster.run(well, names)
+    assert eventually(lambda: well.stats()["cluster"]["waiting"] == 1)
+    os.kill(dead.pids()[0], signal.SIGKILL)
+    os.kill(builder.pid, signal.SIGKILL)
+    waiter.join(60)
+    assert waiter.exitcode == 0
+    assert cluster.noted("built") == names
+    assert well.stats()["cluster"]["takeovers"] == 1
+    # The dead one comes back, gives back what it held, and has what the other built.
+    dead.start()
+    cluster.run(dead, names)
+    cluster.join()
+    assert cluster.noted("built") == names
+    cluster.settled()
+
+
+def test_a_daemon_that_restarts_keeps_its_lease(cluster: Cluster) -> None:
+    first, second = cluster.add(), cluster.add()
+    names = keys(1)
+    cluster.run(first, names, build_s=4, patient=True)
+    assert eventually(lambda: cluster.noted("begun") == names)
+    cluster.run(second, names)
+    assert eventually(lambda: second.stats()["cluster"]["waiting"] == 1)
+    os.kill(first.pids()[0], signal.SIGKILL)
+    first.start()
+    assert eventually(lambda: first.stats()["cluster"]["held"] == 1)
+    cluster.join()
+    assert cluster.noted("begun") == names
+    cluster.settled()
+
+
+def test_waiters_see_who_builds_elsewhere(cluster: Cluster) -> None:
+    first, second = cluster.add(), cluster.add()
+    cluster.run(first, keys(1), build_s=2)
+    assert eventually(lambda: cluster.noted("begun") == keys(1))
+    client = second.client()
+    seen = []
+
+    def told() -> bool:
+        answer = client.acquire(keys(1)[0], wait_ms=100)
+        seen.append(answer)
+        return answer["state"] == "building" and bool(answer["builder"]["host"])
+
+    assert eventually(told), seen[-1]
+    assert seen[-1]["builder"]["host"] == os.uname().nodename
+    client.close()
+    cluster.join()
+
+
+def test_a_tier_that_is_gone_does_not_stop_anybody(cluster: Cluster) -> None:
+    port = tier_servers.free_port()  # nobody listens
+    for _ in range(2):
+        cluster.add([f"s3://tier-bucket/fleet?endpoint=http://127.0.0.1:{port}&region=us-east-1"], **CREDENTIALS)
+    for host in cluster.hosts:
+        cluster.run(host, keys(3))
+    cluster.join()
+    assert len(cluster.noted("built")) == 6
+    for host in cluster.hosts:
+        assert host.stats()["cluster"]["alone"] >= 1
+
+
+def test_the_wait_for_another_host_can_be_bounded(cluster: Cluster) -> None:
+    first = cluster.add()
+    second = cluster.add(cluster_wait="1s")
+    cluster.run(first, keys(1), build_s=6)
+    assert eventually(lambda: cluster.noted("begun") == keys(1))
+    impatient = cluster.run(second, keys(1))
+    impatient.join(60)
+    assert impatient.exitcode == 0
+    assert cluster.noted("built") == keys(1)
+    assert second.stats()["cluster"]["alone"] == 1
+
+
+def test_leases_that_anybody_scribbled_on_hold_nobody_up(cluster: Cluster) -> None:
+    key = key_of(keys(1)[0])
+    row = cluster.tier / "v1" / "leases" / key[:2] / key
+    row.mkdir(parents=True)
+    (row / f"{1:020}").write_bytes(b"\0garbage" * 100)
+    host = cluster.add()
+    cluster.run(host, keys(1))
+    cluster.join()
+    assert host.stats()["cluster"]["garbage"] == 1
+    cluster.settled()
+    assert cluster.lease_objects() == []
+
+
+def test_leases_can_be_switched_off(cluster: Cluster) -> None:
+    host = cluster.add(cluster_leases="off")
+    cluster.run(host, keys(2))
+    cluster.join()
+    assert host.stats()["cluster"] is None
+    assert cluster.lease_objects() == []
