@@ -142,18 +142,12 @@ js::value cluster_json(Service& service) {
   if (!service.cluster) return nullptr;
   const Cluster::View view = service.cluster->view();
   const tier::LeaseCounters& c = service.cluster->counters();
-  return js::object{{"tier", view.tier},
-                    {"waiting", view.waiting},
-                    {"held", view.held},
-                    {"publishing", view.publishing},
-                    {"taken", c.taken.load()},
-                    {"takeovers", c.takeovers.load()},
-                    {"settled", c.settled.load()},
-                    {"lost", c.lost.load()},
-                    {"alone", c.alone.load()},
-                    {"apart", c.apart.load()},
-                    {"garbage", c.garbage.load()},
-                    {"requests", c.requests.load()},
+  return js::object{{"tier", view.tier},           {"waiting", view.waiting},
+                    {"held", view.held},           {"publishing", view.publishing},
+                    {"taken", c.taken.load()},     {"takeovers", c.takeovers.load()},
+                    {"settled", c.settled.load()}, {"lost", c.lost.load()},
+                    {"alone", c.alone.load()},     {"apart", c.apart.load()},
+                    {"garbage", c.garbage.load()}, {"requests", c.requests.load()},
                     {"errors", c.errors.load()}};
 }
 

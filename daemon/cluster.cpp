@@ -41,7 +41,9 @@ Result<Written> parse_written(std::string_view record) {
 }  // namespace
 
 Cluster::Cluster(Deps deps, std::unique_ptr<ClusterDoor> door, Options options)
-    : deps_(deps), door_(std::move(door)), options_(std::move(options)),
+    : deps_(deps),
+      door_(std::move(door)),
+      options_(std::move(options)),
       pace_(options_.polls_per_s) {}
 
 Cluster::~Cluster() {
@@ -428,8 +430,8 @@ void Cluster::kick(const ActionKey& key, Slot& slot) {
 
 void Cluster::write(const ActionKey& key, const std::string& local,
                     const tier::ClusterLease& lease) {
-  const std::string record = boost::json::serialize(boost::json::value{
-      {"holder", lease.id()}, {"fence", lease.fence()}, {"local", local}});
+  const std::string record = boost::json::serialize(
+      boost::json::value{{"holder", lease.id()}, {"fence", lease.fence()}, {"local", local}});
   Status written = deps_.store.put_record(kRecords, key.hex(), record);
   if (!written.ok()) {
     log::warn("cluster", "a restart will not know a lease: {}", written.error().text());

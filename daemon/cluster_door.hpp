@@ -1,5 +1,5 @@
-// The tiers as the cluster's leases see them (cluster.hpp). What leases ask of their tier counts for
-// its breaker like any other call.
+// The tiers as the cluster's leases see them (cluster.hpp). What leases ask of their tier counts
+// for its breaker like any other call.
 #pragma once
 
 #include <memory>

@@ -113,8 +113,9 @@ class LeaseTable {
   void touch(std::string_view id) NC_EXCLUDES(mutex_);
   // Takes a lease that we do not know (after a restart) as held. False: somebody holds the key.
   bool adopt(Lease lease) NC_EXCLUDES(mutex_);
-  // Puts `lease` in place of the one with this id, which ends; false when that is over. It stands for
-  // a build on another host: it never expires, is not written down, and ends by settled() or end().
+  // Puts `lease` in place of the one with this id, which ends; false when that is over. It stands
+  // for a build on another host: it never expires, is not written down, and ends by settled() or
+  // end().
   bool replace(const std::string& id, Lease lease) NC_EXCLUDES(mutex_);
   // Who builds (builder, program, progress) and for how long, as far as known now; by lease.id.
   void describe(const Lease& lease, Millis building_ms) NC_EXCLUDES(mutex_);
@@ -129,7 +130,8 @@ class LeaseTable {
   // An entry or a remembered failure is there: all waiters are woken to look it up.
   Effects settled(const ActionKey& key) NC_EXCLUDES(mutex_);
 
-  // kNotThere: what take() or replace() put there; the first of those who wait is the first builder.
+  // kNotThere: what take() or replace() put there; the first of those who wait is the first
+  // builder.
   enum class End { kReleased, kDied, kFailed, kNotThere };
   // Ends one lease without an entry; a waiter takes over. Nothing when the id is unknown.
   Effects end(const std::string& id, End why) NC_EXCLUDES(mutex_);

@@ -77,10 +77,10 @@ class Host {
     options.lease = {kPeriod, 500};
     options.host = name;
     harness.service.host = name;
-    harness.service.cluster = std::make_unique<Cluster>(
-        Cluster::Deps{harness.table, harness.keeper, harness.store, system_clock(),
-                      system_random()},
-        std::move(made), options);
+    harness.service.cluster =
+        std::make_unique<Cluster>(Cluster::Deps{harness.table, harness.keeper, harness.store,
+                                                system_clock(), system_random()},
+                                  std::move(made), options);
     harness.keeper.add_follower(cluster());
   }
   ~Host() {
@@ -153,8 +153,9 @@ TEST_F(ClusterTest, AReleasedBuildGoesToAWaiterOnAnotherHost) {
   Host& b = add("host-b");
   const auto lease = lease_of(a.harness.read(a.harness.acquire_later(a.client, key)));
   auto waiting = b.harness.acquire_later(b.client, key);
-  a.harness.call(a.client, Method::kDelete,
-                 "/v1/leases/" + lease.id + "?key=" + key + "&fence=" + std::to_string(lease.fence));
+  a.harness.call(
+      a.client, Method::kDelete,
+      "/v1/leases/" + lease.id + "?key=" + key + "&fence=" + std::to_string(lease.fence));
   EXPECT_EQ(b.harness.read(std::move(waiting)).state(), "lease");
   EXPECT_EQ(b.cluster().counters().takeovers, 0U);
 }
@@ -165,8 +166,9 @@ TEST_F(ClusterTest, ALocalWaiterGoesOnUnderTheSameLeaseOfTheCluster) {
   const auto lease = lease_of(a.harness.read(a.harness.acquire_later(a.client, key)));
   auto waiting = a.harness.acquire_later(other, key);
   EXPECT_TRUE(Harness::eventually([&] { return a.harness.table.tickets() == 1; }));
-  a.harness.call(a.client, Method::kDelete,
-                 "/v1/leases/" + lease.id + "?key=" + key + "&fence=" + std::to_string(lease.fence));
+  a.harness.call(
+      a.client, Method::kDelete,
+      "/v1/leases/" + lease.id + "?key=" + key + "&fence=" + std::to_string(lease.fence));
   EXPECT_EQ(a.harness.read(std::move(waiting)).state(), "lease");
   EXPECT_EQ(a.cluster().counters().taken, 1U);
   EXPECT_FALSE(tier.objects->get(object_of("model", 2)).has_value());
@@ -203,8 +205,9 @@ TEST_F(ClusterTest, WithALostLeaseTheNextLocalBuilderAsksTheClusterFirst) {
   EXPECT_EQ(b.harness.read(std::move(remote)).state(), "lease");
   a.door->memory().set_down(std::nullopt);
   EXPECT_TRUE(Harness::eventually([&] { return a.cluster().counters().lost == 1; }));
-  a.harness.call(a.client, Method::kDelete,
-                 "/v1/leases/" + lease.id + "?key=" + key + "&fence=" + std::to_string(lease.fence));
+  a.harness.call(
+      a.client, Method::kDelete,
+      "/v1/leases/" + lease.id + "?key=" + key + "&fence=" + std::to_string(lease.fence));
   EXPECT_TRUE(Harness::eventually([&] { return a.cluster().view().waiting == 1; }));
   tier.show("model");
   b.cluster().stop();  // the host dies after its entry became visible
@@ -242,9 +245,8 @@ TEST_F(ClusterTest, AFailureThatIsRememberedSetsTheOthersFree) {
   const auto lease = lease_of(a.harness.read(a.harness.acquire_later(a.client, key)));
   auto first = b.harness.acquire_later(b.client, key);
   auto second = c.harness.acquire_later(c.client, key);
-  EXPECT_TRUE(Harness::eventually([&] {
-    return b.cluster().counters().requests > 2 && c.cluster().counters().requests > 2;
-  }));
+  EXPECT_TRUE(Harness::eventually(
+      [&] { return b.cluster().counters().requests > 2 && c.cluster().counters().requests > 2; }));
   a.harness.call(a.client, Method::kPost, "/v1/leases/" + lease.id + "/fail",
                  R"({"key":")" + key + R"(","fence":)" + std::to_string(lease.fence) +
                      R"(,"class":"deterministic","message":"no such operator"})");
@@ -273,9 +275,9 @@ TEST_F(ClusterTest, ARestartGoesOnWithItsLeases) {
   auto door = std::make_unique<FakeDoor>(tier, a.harness.store);
   Cluster::Options options;
   options.lease = {kPeriod, 500};
-  Cluster again({a.harness.table, a.harness.keeper, a.harness.store, system_clock(),
-                 system_random()},
-                std::move(door), options);
+  Cluster again(
+      {a.harness.table, a.harness.keeper, a.harness.store, system_clock(), system_random()},
+      std::move(door), options);
   ASSERT_TRUE(again.restore().ok());
   again.start();
   EXPECT_TRUE(Harness::eventually([&] {
@@ -286,9 +288,9 @@ TEST_F(ClusterTest, ARestartGoesOnWithItsLeases) {
 
   // The builder died with the daemon: the next start gives it back.
   a.harness.table.end(lease.id, LeaseTable::End::kDied);
-  Cluster third({a.harness.table, a.harness.keeper, a.harness.store, system_clock(),
-                 system_random()},
-                std::make_unique<FakeDoor>(tier, a.harness.store), options);
+  Cluster third(
+      {a.harness.table, a.harness.keeper, a.harness.store, system_clock(), system_random()},
+      std::make_unique<FakeDoor>(tier, a.harness.store), options);
   ASSERT_TRUE(third.restore().ok());
   third.start();
   EXPECT_TRUE(Harness::eventually([&] {
