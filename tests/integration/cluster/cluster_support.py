@@ -53,6 +53,9 @@ class Host(Home):
         finally:
             client.close()
 
+    def has_published(self) -> bool:
+        return bool(self.stats()["cluster"]["publishing"] == 0)
+
 
 class Cluster:
     def __init__(self) -> None:
@@ -100,7 +103,7 @@ class Cluster:
     def settled(self) -> None:
         """What was built is everywhere it should be, no lease is left, and nothing is damaged anywhere."""
         for host in self.hosts:
-            assert eventually(lambda host=host: host.stats()["cluster"]["publishing"] == 0), host.log_text()
+            assert eventually(host.has_published), host.log_text()
             client = host.client()
             after: str | None = ""
             while after is not None:

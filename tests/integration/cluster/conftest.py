@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("", "../daemon", "../tiers"):
-    sys.path.insert(0, str(Path(__file__).parent / folder))
+sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("", "../daemon", "../tiers")]
 
 from cluster_support import Cluster
 
