@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -28,10 +27,8 @@ def entry_bytes(name: str) -> dict[str, bytes]:
 
 
 class Host(Home):
-    def __init__(self, name: str, tiers: list[str], settings: dict[str, str], prefix: list[str]) -> None:
+    def __init__(self, tiers: list[str], settings: dict[str, str]) -> None:
         super().__init__()
-        self.name = name
-        self.prefix = prefix
         self.settings = {
             "NEURONCACHE_TIERS": ",".join(tiers),
             "NEURONCACHE_TRUST": "any",
@@ -41,9 +38,6 @@ class Host(Home):
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), **self.settings}
-
-    def command(self, *flags: str) -> list[str]:
-        return [*self.prefix, *super().command(*flags)]
 
     def stats(self) -> Any:
         client = self.client()
@@ -67,10 +61,10 @@ class Cluster:
         self.hosts: list[Host] = []
         self.ranks: list[Any] = []
 
-    def add(self, tiers: list[str] | None = None, prefix: list[str] | None = None, **settings: str) -> Host:
-        """One more host; settings in capitals are plain variables of its daemon's environment."""
-        names = {name if name.isupper() else f"NEURONCACHE_{name.upper()}": text for name, text in settings.items()}
-        host = Host(f"h{len(self.hosts)}", tiers or [f"file://{self.tier}"], names, prefix or [])
+    def add(self, tiers: list[str] | None = None, env: dict[str, str] | None = None, **settings: str) -> Host:
+        """One more host; `env` are further variables of its daemon's environment."""
+        names = {f"NEURONCACHE_{name.upper()}": text for name, text in settings.items()}
+        host = Host(tiers or [f"file://{self.tier}"], names | (env or {}))
         self.hosts.append(host)
         host.start()
         return host
@@ -128,7 +122,7 @@ class Cluster:
 def rank_main(socket: str, names: list[str], notes: Path, number: int, **how: Any) -> None:
     try:
         Rank(socket, notes, number, **how).run(names)
-    except BaseException as error:  # noqa: BLE001: whatever it is, the test has to see it
+    except BaseException as error:  # whatever it is, the test has to see it
         print(f"rank {number}: {error!r}", flush=True)
         os._exit(1)
     os._exit(0)
@@ -209,7 +203,3 @@ def keys(count: int) -> list[str]:
     names = [f"key{i:02}" for i in range(count)]
     assert len({key_of(name) for name in names}) == count
     return names
-
-
-def allowed(*command: str) -> bool:
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0

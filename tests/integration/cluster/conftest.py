@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("", "../daemon", "../tiers")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tiers"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "daemon"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster_support import Cluster
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import faulty_proxy
 import tier_servers
 from cluster_support import Cluster, eventually, keys
 from daemon_support import key_of
@@ -41,7 +42,7 @@ def test_three_hosts_build_each_key_once_over_a_directory(cluster: Cluster) -> N
 def test_three_hosts_build_each_key_once_over_s3(cluster: Cluster) -> None:
     with tier_servers.moto() as url:
         for _ in range(3):
-            cluster.add([f"s3://tier-bucket/fleet?endpoint={url}&region=us-east-1"], **CREDENTIALS)
+            cluster.add([f"s3://tier-bucket/fleet?endpoint={url}&region=us-east-1"], CREDENTIALS)
         cold(cluster, 3, 4, 8)
 
 
@@ -117,13 +118,32 @@ def test_waiters_see_who_builds_elsewhere(cluster: Cluster) -> None:
 def test_a_tier_that_is_gone_does_not_stop_anybody(cluster: Cluster) -> None:
     port = tier_servers.free_port()  # nobody listens
     for _ in range(2):
-        cluster.add([f"s3://tier-bucket/fleet?endpoint=http://127.0.0.1:{port}&region=us-east-1"], **CREDENTIALS)
+        cluster.add([f"s3://tier-bucket/fleet?endpoint=http://127.0.0.1:{port}&region=us-east-1"], CREDENTIALS)
     for host in cluster.hosts:
         cluster.run(host, keys(3))
     cluster.join()
     assert len(cluster.noted("built")) == 6
     for host in cluster.hosts:
         assert host.stats()["cluster"]["alone"] >= 1
+
+
+def test_a_tier_that_is_sick_in_every_way_gives_nobody_a_wrong_entry(cluster: Cluster) -> None:
+    names = keys(6)
+    with tier_servers.moto() as url, faulty_proxy.proxy(int(url.rsplit(":", 1)[1]), 0.15, 7) as proxy:
+        tier = f"s3://tier-bucket/fleet?endpoint=http://127.0.0.1:{proxy.server_address[1]}&region=us-east-1"
+        for _ in range(2):
+            cluster.add([tier + "&timeout=3s"], CREDENTIALS)
+        for _ in range(2):
+            for host in cluster.hosts:
+                cluster.run(host, names)
+        cluster.join()  # each rank has compared what it got
+        proxy.share = 0
+        assert sum(proxy.done[fault] for fault in faulty_proxy.FAULTS) > 0
+        assert set(cluster.noted("built")) == set(names)
+        for host in cluster.hosts:
+            assert host.stats()["counters"]["builds"] <= len(names)
+            assert host.stats()["counters"]["failures"] == 0
+        cluster.settled()
 
 
 def test_the_wait_for_another_host_can_be_bounded(cluster: Cluster) -> None:
@@ -149,6 +169,41 @@ def test_leases_that_anybody_scribbled_on_hold_nobody_up(cluster: Cluster) -> No
     assert host.stats()["cluster"]["garbage"] == 1
     cluster.settled()
     assert cluster.lease_objects() == []
+
+
+def test_a_tier_that_cannot_be_written_lets_each_host_build(cluster: Cluster) -> None:
+    for _ in range(2):
+        cluster.add([f"file://{cluster.tier}?read_only=true"])
+    for host in cluster.hosts:
+        cluster.run(host, keys(2))
+    cluster.join()
+    assert len(cluster.noted("built")) == 4
+    assert [path for path in cluster.tier.rglob("*") if path.is_file()] == []
+
+
+def test_a_host_whose_disk_is_full_leaves_the_build_to_another(cluster: Cluster) -> None:
+    full, well = cluster.add(min_free="1000000GiB"), cluster.add()
+    client = full.client()
+
+    def leased() -> bool:
+        answer = client.acquire(keys(1)[0], wait_ms=100)
+        state.append(answer)
+        return answer["state"] == "lease"
+
+    state: list[dict[str, object]] = []
+    assert eventually(leased)
+    lease = state[-1]["lease"]
+    assert isinstance(lease, dict)
+    waiter = cluster.run(well, keys(1))
+    assert eventually(lambda: well.stats()["cluster"]["waiting"] == 1)
+    assert client.put_blob(b"x" * 100_000, f"?lease={lease['id']}").code == "no_space"
+    failed = {"key": key_of(keys(1)[0]), "fence": lease["fence"], "class": "disk_full", "message": "the store is full"}
+    assert client.call("POST", f"/v1/leases/{lease['id']}/fail", failed).status == 200
+    waiter.join(60)
+    assert waiter.exitcode == 0
+    assert cluster.noted("built") == keys(1)
+    assert well.stats()["cluster"]["takeovers"] == 0  # it was told, and waited for nothing
+    client.close()
 
 
 def test_leases_can_be_switched_off(cluster: Cluster) -> None:
