@@ -97,6 +97,18 @@ class FilePolicy final : public Policy {
     return std::move(reason->error);
   }
 
+  Status serves(const Manifest& manifest, std::string_view asked,
+                std::string_view origin) const override {
+    if (manifest.signature.empty() || !need_signature_) return {};  // built here, or all the same
+    const std::shared_ptr<const Loaded> now = loaded();
+    std::optional<Reason> reason = judge_signer(*now, manifest, asked);
+    if (!reason) return {};
+    MutexLock lock(mutex_);
+    ++refused_[static_cast<std::size_t>(reason->refusal)];
+    tell(reason->refusal, origin, reason->error, manifest);
+    return std::move(reason->error);
+  }
+
   PolicyState state() const override {
     const std::shared_ptr<const Loaded> now = loaded();
     PolicyState state;
@@ -171,10 +183,11 @@ class FilePolicy final : public Policy {
                  "see `neuroncache keys list`; a new key: `neuroncache keys rotate`"};
   }
 
+  static Reason refuse(Refusal refusal, Code code, std::string message, std::string action) {
+    return Reason{refusal, {code, std::move(message), std::move(action)}};
+  }
+
   std::optional<Reason> judge(const Loaded& now, const Manifest& manifest) const {
-    const auto refuse = [](Refusal refusal, Code code, std::string message, std::string action) {
-      return Reason{refusal, {code, std::move(message), std::move(action)}};
-    };
     if (manifest.signature.empty()) {
       if (!need_signature_) return judge_reader(now, manifest);
       return refuse(Refusal::kUnsigned, Code::kDenied, "the entry is not signed",
@@ -185,21 +198,9 @@ class FilePolicy final : public Policy {
       return refuse(Refusal::kBadSignature, Code::kCorrupt, signature.error().message, "");
     }
     const TrustedKey* key = now.ring ? now.ring->find(signature->key_id) : nullptr;
-    if (key == nullptr) {
-      if (!need_signature_) return judge_reader(now, manifest);
-      return refuse(
-          Refusal::kUnknownKey, Code::kDenied,
-          fmt::format("the entry is signed with the key {}, which is not trusted here{}",
-                      signature->key_id, now.ring_problem.empty() ? "" : "; " + now.ring_problem),
-          "if you know whose it is: `neuroncache keys trust`");
-    }
-    const Millis wall = clock_.wall_ms();
-    if (key->revoked_ms && wall >= *key->revoked_ms) {
-      return refuse(
-          Refusal::kRevoked, Code::kDenied,
-          fmt::format("the key {} was revoked on {}", key->id, time_text(*key->revoked_ms)),
-          "the entry has to be built again");
-    }
+    if (key == nullptr && !need_signature_) return judge_reader(now, manifest);
+    if (key == nullptr) return stranger(now, *signature);
+    if (auto reason = judge_revoked(*key)) return reason;
     const std::string bytes = signed_bytes(manifest, signature->key_id, signature->signed_ms);
     if (!key->key.verify(as_bytes(bytes), as_bytes(signature->bytes))) {
       return refuse(Refusal::kBadSignature, Code::kCorrupt,
@@ -213,13 +214,41 @@ class FilePolicy final : public Policy {
                                 time_text(signature->signed_ms), key->id),
                     "see `neuroncache keys list`, and the clock of whoever wrote it");
     }
-    if (!key->write.contains(manifest.name_space)) {
-      return refuse(
-          Refusal::kRole, Code::kDenied,
-          fmt::format("the key {} may not write the namespace {}", key->id, manifest.name_space),
-          "`neuroncache keys trust --write` changes its role");
-    }
+    if (auto reason = judge_role(*key, manifest.name_space)) return reason;
     return judge_reader(now, manifest);
+  }
+
+  // Whether the signer is one for look-ups in `asked`.
+  std::optional<Reason> judge_signer(const Loaded& now, const Manifest& manifest,
+                                     std::string_view asked) const {
+    auto signature = Signature::parse(manifest.signature);
+    if (!signature.ok()) {
+      return refuse(Refusal::kBadSignature, Code::kDenied, signature.error().message, "");
+    }
+    const TrustedKey* key = now.ring ? now.ring->find(signature->key_id) : nullptr;
+    if (key == nullptr) return stranger(now, *signature);
+    if (auto reason = judge_revoked(*key)) return reason;
+    return judge_role(*key, asked);
+  }
+
+  static Reason stranger(const Loaded& now, const Signature& signature) {
+    return refuse(
+        Refusal::kUnknownKey, Code::kDenied,
+        fmt::format("the entry is signed with the key {}, which is not trusted here{}",
+                    signature.key_id, now.ring_problem.empty() ? "" : "; " + now.ring_problem),
+        "if you know whose it is: `neuroncache keys trust`");
+  }
+  std::optional<Reason> judge_revoked(const TrustedKey& key) const {
+    if (!key.revoked_ms || clock_.wall_ms() < *key.revoked_ms) return std::nullopt;
+    return refuse(Refusal::kRevoked, Code::kDenied,
+                  fmt::format("the key {} was revoked on {}", key.id, time_text(*key.revoked_ms)),
+                  "the entry has to be built again");
+  }
+  static std::optional<Reason> judge_role(const TrustedKey& key, std::string_view name_space) {
+    if (key.write.contains(name_space)) return std::nullopt;
+    return refuse(Refusal::kRole, Code::kDenied,
+                  fmt::format("the key {} may not write the namespace {}", key.id, name_space),
+                  "`neuroncache keys trust --write` changes its role");
   }
 
   // What this host itself may take.

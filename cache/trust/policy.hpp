@@ -53,6 +53,13 @@ class Policy {
   // this key: go on with the next. Counted, and logged once per origin and reason in ten minutes.
   virtual Status check(const Manifest& manifest, std::string_view origin) const = 0;
 
+  // Keys are the same in all namespaces, so whoever may write one namespace could otherwise make
+  // entries for all: what was signed elsewhere is given to a look-up in `asked` only when its
+  // signer may write that namespace, too, and is trusted still. kDenied as above, counted and
+  // logged likewise. Looks at no bytes: for entries that have passed check().
+  virtual Status serves(const Manifest& manifest, std::string_view asked,
+                        std::string_view origin) const = 0;
+
   virtual PolicyState state() const = 0;
 };
 

@@ -190,6 +190,22 @@ TEST_F(PolicyTest, RolesAreByNamespace) {
   EXPECT_TRUE(p->check(signed_by(other_, manifest_of("g", "team-b")), "t").is(Code::kDenied));
 }
 
+TEST_F(PolicyTest, ARoleIsForLookUpsInItsNamespacesAlone) {
+  trust(other_, "team-a", "*");
+  const auto p = policy();
+  const Manifest theirs = signed_by(other_, manifest_of("g", "team-a"));
+  ASSERT_TRUE(p->check(theirs, "t").ok());
+  EXPECT_TRUE(p->serves(theirs, "team-a", "t").ok());
+  EXPECT_TRUE(p->serves(theirs, "default", "t").is(Code::kDenied));
+  EXPECT_EQ(refused(*p, Refusal::kRole), 1U);
+  EXPECT_TRUE(p->serves(manifest_of("g"), "default", "t").ok()) << "built here";
+  EXPECT_TRUE(p->serves(signed_by(own_, manifest_of("g", "team-a")), "default", "t").ok());
+  EXPECT_TRUE(policy(false)->serves(theirs, "default", "t").ok());
+  entry_of(other_).revoked_ms = clock_.wall_ms();
+  write_ring();
+  EXPECT_TRUE(p->serves(theirs, "team-a", "t").is(Code::kDenied)) << "also what is here already";
+}
+
 TEST_F(PolicyTest, RetiredKeysKeepWhatTheySignedAndRevokedOnesDoNot) {
   trust(other_, "*", "*");
   const auto p = policy();
