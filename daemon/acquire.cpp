@@ -88,9 +88,10 @@ Status check_asked(const Rights& rights, const Asked& asked) {
 }
 
 // An answer of a moment ago that still holds; the use is counted.
-std::shared_ptr<const HitMemo::Answer> recall(Service& service, const ActionKey& key) {
-  auto known = service.hits.get(key);
-  return known && service.store.reuse(key, known->generation) ? known : nullptr;
+std::shared_ptr<const HitMemo::Answer> recall(Service& service, const Request& request) {
+  auto known = service.hits.get(request.key);
+  if (!known || (!known->only_for.empty() && known->only_for != request.name_space)) return nullptr;
+  return service.store.reuse(request.key, known->generation) ? known : nullptr;
 }
 
 // What every hit brings with it, and its answer. Does not wait for the disk.
@@ -113,9 +114,9 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   // On a disk thread, like everything below.
   void run() {
     if (asked_.recording.empty() && !call_.request.rights) {
-      if (auto known = recall(service_, asked_.request.key)) return answer_hit(*known);
+      if (auto known = recall(service_, asked_.request)) return answer_hit(*known);
     }
-    auto hit = service_.store.lookup(asked_.request.key);
+    auto hit = find();
     if (!hit.ok() && !hit.is(Code::kCorrupt)) return fail(hit.error());
     if (hit.ok() && *hit) return answer_hit(**hit);
     if (!asked_.build || service_.read_only) return look_further();
@@ -129,13 +130,23 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   }
 
  private:
+  // What the store has, if whoever signed it may make entries for this namespace.
+  Result<std::optional<Hit>> find() {
+    auto hit = service_.store.lookup(asked_.request.key);
+    if (!hit.ok() || !*hit || (*hit)->manifest.signature.empty() || !service_.trust) return hit;
+    const Manifest& manifest = (*hit)->manifest;
+    if (service_.trust->serves(manifest, asked_.request.name_space, "the local store").ok()) {
+      return hit;
+    }
+    return std::optional<Hit>();
+  }
+
   // A shared tier may have it. Whoever asks it calls back, on a thread of its own.
   void look_further() {
     if (service_.read_only || !service_.tiers.any()) return answer_miss();
     service_.tiers.look(asked_.request, [self = shared_from_this()](bool found) {
       self->service_.pool.post(Lane::kQuick, [self, found] {
-        auto hit = found ? self->service_.store.lookup(self->asked_.request.key)
-                         : Result<std::optional<Hit>>(std::nullopt);
+        auto hit = found ? self->find() : Result<std::optional<Hit>>(std::nullopt);
         if (hit.ok() && *hit) return self->answer_hit(**hit);
         self->answer_miss();
       });
@@ -188,7 +199,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   // The lease is ours. Had another builder published between our look and the grant, the entry is
   // there now.
   void granted(const Lease& lease) {
-    auto hit = service_.store.lookup(asked_.request.key);
+    auto hit = find();
     if (hit.ok() && *hit) {
       service_.keeper.apply(service_.leases.settled(asked_.request.key));
       return answer_hit(**hit);
@@ -220,7 +231,8 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
     if (recorded()) {
       service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);
     }
-    HitMemo::Answer made{hit_tail(hit), hit.generation, seconds_saved(hit.manifest)};
+    HitMemo::Answer made{hit_tail(hit), hit.generation, seconds_saved(hit.manifest), {}};
+    if (!hit.manifest.signature.empty()) made.only_for = asked_.request.name_space;
     answer_hit(made);
     service_.hits.put(asked_.request.key, std::move(made));
   }
@@ -236,7 +248,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
       service_.outcomes.hit(asked_.recording, asked_.request, hit.manifest.build_ms, waited_);
     }
     for (BlobRef& blob : hit.blobs) blob.path.clear();
-    answer_hit({hit_tail(hit), hit.generation, seconds_saved(hit.manifest)});
+    answer_hit({hit_tail(hit), hit.generation, seconds_saved(hit.manifest), {}});
   }
 
   void answer_hit(const HitMemo::Answer& known) {
@@ -334,7 +346,7 @@ std::optional<HttpResponse> acquire_now(Service& service, const HttpRequest& req
   auto asked = parse(request);
   // What is recorded is written down, which this thread must not wait for.
   if (!asked.ok() || !asked->ticket.empty() || !asked->recording.empty()) return std::nullopt;
-  const auto known = recall(service, asked->request.key);
+  const auto known = recall(service, asked->request);
   if (!known) return std::nullopt;
   return take_hit(service, asked->request, *request.connection, *known, false);
 }

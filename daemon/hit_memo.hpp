@@ -26,6 +26,7 @@ class HitMemo {
     std::string text;
     std::uint64_t generation = 0;
     double seconds_saved = 0;
+    std::string only_for = {};  // the namespace whose look-ups may have it; "": all
   };
 
   explicit HitMemo(Clock& clock) : clock_(clock) {}

@@ -40,10 +40,14 @@ std::unique_ptr<tier::Chain> open_chain(const Settings& settings, Store& store,
     links.push_back(std::make_unique<tier::Link>(*address, *std::move(engine), system_clock(),
                                                  system_random()));
   }
-  tier::Trust trust{[&policy](const Manifest& manifest, std::string_view origin) {
-                      return policy.check(manifest, origin);
-                    },
-                    [&policy](Manifest& manifest) { return policy.sign(manifest); }};
+  tier::Trust trust{
+      [&policy](const Manifest& manifest, std::string_view origin) {
+        return policy.check(manifest, origin);
+      },
+      [&policy](Manifest& manifest) { return policy.sign(manifest); },
+      [&policy](const Manifest& manifest, std::string_view asked, std::string_view origin) {
+        return policy.serves(manifest, asked, origin);
+      }};
   tier::TransferDeps transfer{
       store,
       real_filesystem(),
@@ -136,9 +140,11 @@ void TierDesk::look(const Request& request, std::function<void(bool)> then) {
 
 void TierDesk::fly(const ActionKey& key) {
   std::shared_ptr<std::atomic<std::uint64_t>> bytes;
+  std::string asked;
   bool wanted = false;
   {
     MutexLock lock(mutex_);
+    asked = flights_.at(key).request.name_space;
     bytes = flights_.at(key).bytes;
     wanted = !stopping_;
   }
@@ -146,12 +152,14 @@ void TierDesk::fly(const ActionKey& key) {
   if (!wanted) return land(key, found);
   guarded("asking the tiers", [&] {
     found = chain_
-                ->find(key,
-                       [&](std::uint64_t more) {
-                         *bytes += more;
-                         MutexLock lock(mutex_);
-                         return !stopping_;
-                       })
+                ->find(
+                    key,
+                    [&](std::uint64_t more) {
+                      *bytes += more;
+                      MutexLock lock(mutex_);
+                      return !stopping_;
+                    },
+                    asked)
                 .found;
   });
   land(key, found);

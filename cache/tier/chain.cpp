@@ -64,14 +64,15 @@ void Chain::stop() {
   write_back_.stop();
 }
 
-Chain::Asked Chain::ask(Link& link, const ActionKey& key, const Progress& progress, Found& found) {
+Chain::Asked Chain::ask(Link& link, const ActionKey& key, const Progress& progress,
+                        std::string_view asked, Found& found) {
   LinkCounters& counters = link.counters();
   if (!link.reading().may_call()) {
     ++counters.skipped;
     return Asked::kNo;
   }
   Transfer::Blame blame;
-  auto manifest = transfer_.read_entry(link, key, blame);
+  auto manifest = transfer_.read_entry(link, key, blame, asked);
   if (manifest.is(Code::kNotFound)) {
     ++counters.absent;
     return Asked::kAbsent;
@@ -88,12 +89,12 @@ Chain::Asked Chain::ask(Link& link, const ActionKey& key, const Progress& progre
   return Asked::kFound;
 }
 
-Chain::Found Chain::find(const ActionKey& key, const Progress& progress) {
+Chain::Found Chain::find(const ActionKey& key, const Progress& progress, std::string_view asked) {
   Found found;
   std::vector<Link*> without;
   for (const auto& link : links_) {
     if (!link->readable()) continue;
-    const Asked answer = ask(*link, key, progress, found);
+    const Asked answer = ask(*link, key, progress, asked, found);
     if (answer == Asked::kAbsent) without.push_back(link.get());
     if (answer == Asked::kFound) break;
   }

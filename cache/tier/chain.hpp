@@ -54,7 +54,8 @@ class Chain {
     std::string tier;
     std::uint64_t bytes = 0;  // raw, of all its blobs
   };
-  Found find(const ActionKey& key, const Progress& progress);
+  // `asked`: the namespace of the look-up; what may not answer it is refused. "": any.
+  Found find(const ActionKey& key, const Progress& progress, std::string_view asked = {});
 
   // Asks those that were sick whether they are well again, when it is time. Blocks; call it every
   // second or so.
@@ -83,7 +84,8 @@ class Chain {
 
  private:
   enum class Asked { kFound, kAbsent, kNo };
-  Asked ask(Link& link, const ActionKey& key, const Progress& progress, Found& found);
+  Asked ask(Link& link, const ActionKey& key, const Progress& progress, std::string_view asked,
+            Found& found);
   WriteBack::Outcome send(const ActionKey& key, const std::string& tier);
 
   std::vector<std::unique_ptr<Link>> links_;

@@ -35,9 +35,16 @@ class StoppableSource final : public Source {
 
 }  // namespace
 
-Result<Manifest> Transfer::read_entry(Link& link, const ActionKey& key, Blame& blame) {
+Result<Manifest> Transfer::read_entry(Link& link, const ActionKey& key, Blame& blame,
+                                      std::string_view asked) {
   NC_ASSIGN(const auto text, link.get(entry_name(key), Manifest::kMaxBytes));
-  return believe(link, key, text, blame);
+  NC_ASSIGN(auto manifest, believe(link, key, text, blame));
+  if (asked.empty() || !deps_.trust.serves) return manifest;
+  if (Status may = deps_.trust.serves(manifest, asked, link.name()); !may.ok()) {
+    blame.refused = true;
+    return std::move(may).error();
+  }
+  return manifest;
 }
 
 Result<Manifest> Transfer::believe(Link& link, const ActionKey& key, const std::string& text,
@@ -200,7 +207,11 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
   // The first one stays, if it is one that can be used: what is no good must not mask this one.
   if (const auto text = link.peek(entry_name(key), Manifest::kMaxBytes); text.ok()) {
     Blame ignored;
-    if (believe(link, key, *text, ignored).ok()) return Sent::kKnown;
+    const auto theirs = believe(link, key, *text, ignored);
+    const bool serves =
+        theirs.ok() &&
+        (!deps_.trust.serves || deps_.trust.serves(*theirs, manifest.name_space, link.name()).ok());
+    if (serves) return Sent::kKnown;
   } else if (sick(text.error())) {
     return text.error();
   }

@@ -20,6 +20,9 @@ namespace nc::tier {
 struct Trust {
   std::function<Status(const Manifest&, std::string_view origin)> check;
   std::function<Status(Manifest&)> sign;
+  // Whether what check() took may answer a look-up in the namespace `asked`.
+  std::function<Status(const Manifest&, std::string_view asked, std::string_view origin)> serves =
+      {};
 };
 
 struct TransferDeps {
@@ -44,8 +47,9 @@ class Transfer {
     bool local = false;    // the local store failed, not the tier
   };
   // The entry of `key` as the tier has it, checked: kNotFound; kKeyMismatch, kInvalid, ...: it is
-  // not a manifest of this key.
-  Result<Manifest> read_entry(Link& link, const ActionKey& key, Blame& blame);
+  // not a manifest of this key. `asked`: the namespace whose look-up it is for; "": of none.
+  Result<Manifest> read_entry(Link& link, const ActionKey& key, Blame& blame,
+                              std::string_view asked = {});
   // `text`, which the tier has as the entry of `key`, as read_entry() judges it.
   Result<Manifest> believe(Link& link, const ActionKey& key, const std::string& text, Blame& blame);
   // All that read_entry() gave, into the local store. Counts nothing.
