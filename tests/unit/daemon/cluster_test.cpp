@@ -1,8 +1,10 @@
 // Daemons of several hosts that share one tier.
 #include "daemon/cluster.hpp"
 
+#include <chrono>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -37,6 +39,7 @@ class FakeDoor final : public ClusterDoor {
   tier::Engine& engine() override { return engine_; }
   bool well() override { return well_; }
   Result<bool> bring(const ActionKey& key) override {
+    while (slow_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (const char* name : {"model", "other"}) {
       if (Harness::key(name) != key.hex() || !tier_.shows(name)) continue;
       const std::string blob = std::string("bytes of ") + name;
@@ -61,6 +64,7 @@ class FakeDoor final : public ClusterDoor {
   tier::MemoryEngine& memory() { return engine_; }
   std::atomic<bool> well_{true};
   std::atomic<bool> unsendable_{false};
+  std::atomic<bool> slow_{false};  // the tier does not answer before this ends
 
  private:
   Tier& tier_;
@@ -303,7 +307,9 @@ TEST_F(ClusterTest, ARestartGoesOnWithItsLeases) {
 
 TEST_F(ClusterTest, ALeaseThatNobodyClaimsStaysWithTheHostForAWhile) {
   Host& a = add("host-a");
+  a.door->slow_ = true;
   EXPECT_EQ(a.harness.acquire(a.client, key).state(), "building");  // does not wait
+  a.door->slow_ = false;
   EXPECT_TRUE(Harness::eventually([&] { return a.cluster().view().held == 1; }));
   EXPECT_EQ(a.harness.acquire(a.client, key).state(), "lease");
 }
