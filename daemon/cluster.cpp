@@ -374,7 +374,8 @@ Lease Cluster::stand_in(const Request& request) {
   Lease lease;
   lease.id = deps_.random.hex_id();
   lease.request = request;
-  lease.request.program.clear();
+  lease.request.program = "neuroncached";  // until it is known who builds
+  lease.builder.host = options_.host;
   lease.granted_ms = deps_.clock.wall_ms();
   lease.progress = "asking the cluster";
   return lease;

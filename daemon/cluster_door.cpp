@@ -71,7 +71,7 @@ class ChainDoor final : public ClusterDoor {
   Result<bool> bring(const ActionKey& key) override {
     const auto there = visible(key);
     if (!there.ok() || !*there) return there;
-    // One that is not believed here is as good as none.
+    // One that is not good, or not believed here, is as good as none.
     return chain_.find(key, [this](std::uint64_t) { return !stopping_; }).found;
   }
   std::optional<bool> sent(const ActionKey& key) override {

@@ -311,6 +311,7 @@ Millis ClusterLease::random_below(Millis ms) {
 Result<bool> ClusterLease::create(std::uint64_t fence) {
   ++deps_.counters.requests;
   beat_ = 1;
+  if (state() != State::kHeld) since_ = now();
   const std::string bytes = text(LeaseRecord::State::kHeld);
   auto made = deps_.engine.create(lease_name(key_, fence), as_bytes(bytes), kKeepMs);
   if (made.ok()) return made;

@@ -143,7 +143,8 @@ def link(path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [garbage, cut, grow, link])
 def test_what_is_spoiled_is_never_served(cluster: Cluster, spoil: Callable[[Path], None]) -> None:
-    a, b = cluster.start(cluster.a), cluster.start(cluster.b)
+    # Without leases the tier is asked exactly once for each key.
+    a, b = cluster.start(cluster.a), cluster.start(cluster.b, "--cluster-leases", "off")
     for name in ("one", "two", "three"):
         build(a, name)
         assert eventually(cluster.entry(name).exists)
@@ -223,7 +224,7 @@ def test_pending_write_backs_survive_a_kill(cluster: Cluster) -> None:
 
 
 def test_unsigned_entries_are_not_believed_and_not_sent(cluster: Cluster) -> None:
-    a, b = cluster.start(cluster.a), cluster.start(cluster.b, trust="signed")
+    a, b = cluster.start(cluster.a), cluster.start(cluster.b, "--cluster-leases", "off", trust="signed")
     build(a, "one")
     assert eventually(cluster.entry("one").exists)
     build(b, "one")

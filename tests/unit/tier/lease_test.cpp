@@ -64,7 +64,11 @@ TEST_F(LeaseTest, TheFirstHoldsAndTheOthersSeeWhoBuilds) {
   Host& a = add("a");
   Host& b = add("b");
   a.lease.set_progress("pass 1");
+  clock.advance(1'000'000'000);
+  a.next = b.next = clock.monotonic_ms();
   pass(1, {&a, &b});
+  ASSERT_TRUE(b.lease.holder().has_value());
+  EXPECT_LT(b.lease.holder()->building_ms, 1'000);
   EXPECT_EQ(a.lease.state(), State::kHeld);
   EXPECT_TRUE(a.lease.believed());
   EXPECT_EQ(a.lease.fence(), 1U);
