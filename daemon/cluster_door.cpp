@@ -86,7 +86,7 @@ class ChainDoor final : public ClusterDoor {
  private:
   Result<bool> visible(const ActionKey& key) {
     const auto info = engine_.head(tier::entry_name(key));
-    if (info.is(Code::kNotFound)) return false;
+    if (info.is(Code::kNotFound) || info.is(Code::kCorrupt)) return false;
     if (!info.ok()) return info.error();
     return true;
   }

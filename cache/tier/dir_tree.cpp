@@ -104,10 +104,15 @@ Result<UniqueFd> DirTree::open(const std::string& name) const {
   // Not blocking: a pipe put there must not stop us.
   UniqueFd fd(
       open_at(place.dir.get(), place.leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!fd.valid()) return open_error(errno, path);
-  NC_ASSIGN(const auto st, stat_fd(fd, path));
-  if (!S_ISREG(st.st_mode)) return open_error(ELOOP, path);
-  return fd;
+  if (!fd.valid() && errno != ELOOP) return open_error(errno, path);
+  if (fd.valid()) {
+    NC_ASSIGN(const auto st, stat_fd(fd, path));
+    if (S_ISREG(st.st_mode)) return fd;
+  }
+  // The object is bad, the tier is not sick.
+  Error error = open_error(ELOOP, path);
+  error.code = Code::kCorrupt;
+  return error;
 }
 
 Result<std::vector<DirTree::Entry>> DirTree::entries(const std::string& dir) const {

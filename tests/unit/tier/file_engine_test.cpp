@@ -95,9 +95,9 @@ TEST_F(FileEngineTest, LinksAndPipesAreNotFollowed) {
   stdfs::create_symlink(elsewhere.path() + "/secret", at("file"));
   stdfs::create_directory_symlink(elsewhere.path(), at("dir"));
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
-  EXPECT_TRUE(engine->get("file", 100).is(Code::kIo));
+  EXPECT_TRUE(engine->get("file", 100).is(Code::kCorrupt));
   EXPECT_TRUE(engine->get("dir/secret", 100).is(Code::kIo));
-  EXPECT_TRUE(engine->get("pipe", 100).is(Code::kIo));
+  EXPECT_TRUE(engine->get("pipe", 100).is(Code::kCorrupt));
   EXPECT_TRUE(engine->put("dir/new", {}).is(Code::kIo));
   EXPECT_TRUE(engine->list("", "", 100).value().objects.empty());
   // Writing replaces the link and leaves alone what it points to.
