@@ -7,7 +7,7 @@ import signal
 
 import faulty_proxy
 import tier_servers
-from cluster_support import Cluster, eventually, keys
+from cluster_support import SHORT, Cluster, eventually, keys
 from daemon_support import key_of
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
@@ -62,13 +62,13 @@ def test_a_killed_builder_costs_one_build(cluster: Cluster) -> None:
 
 
 def test_a_killed_daemon_is_succeeded(cluster: Cluster) -> None:
-    dead, well = cluster.add(), cluster.add()
+    dead, well = cluster.add(cluster_lease_period=SHORT), cluster.add(cluster_lease_period=SHORT)
     names = keys(1)
     builder = cluster.run(dead, names, build_s=120)
     assert eventually(lambda: cluster.noted("begun") == names)
     waiter = cluster.run(well, names)
     assert eventually(lambda: well.stats()["cluster"]["waiting"] == 1)
-    os.kill(dead.pids()[0], signal.SIGKILL)
+    dead.kill()
     os.kill(builder.pid, signal.SIGKILL)
     waiter.join(60)
     assert waiter.exitcode == 0
@@ -89,7 +89,7 @@ def test_a_daemon_that_restarts_keeps_its_lease(cluster: Cluster) -> None:
     assert eventually(lambda: cluster.noted("begun") == names)
     cluster.run(second, names)
     assert eventually(lambda: second.stats()["cluster"]["waiting"] == 1)
-    os.kill(first.pids()[0], signal.SIGKILL)
+    first.kill()
     first.start()
     assert eventually(lambda: first.stats()["cluster"]["held"] == 1)
     cluster.join()
@@ -164,7 +164,7 @@ def test_leases_that_anybody_scribbled_on_hold_nobody_up(cluster: Cluster) -> No
     row = cluster.tier / "v1" / "leases" / key[:2] / key
     row.mkdir(parents=True)
     (row / f"{1:020}").write_bytes(b"\0garbage" * 100)
-    host = cluster.add()
+    host = cluster.add(cluster_lease_period=SHORT)
     cluster.run(host, keys(1))
     cluster.join()
     assert host.stats()["cluster"]["garbage"] == 1
