@@ -30,7 +30,7 @@ TomlNode tree_of(const toml::node& node) {
   } else if (const auto* table = node.as_table()) {
     out.kind = TomlNode::Kind::kTable;
     for (const auto& [key, item] : *table)
-      out.table.emplace_back(from_ascii(key.str()), tree_of(item));
+      out.table.push_back({from_ascii(key.str()), tree_of(item)});
   }
   return out;
 }

@@ -3,20 +3,26 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
 
 namespace nc {
 
+struct TomlItem;
+
 struct TomlNode {
   enum class Kind { kText, kBool, kInteger, kNumber, kList, kTable, kOther };  // kOther: dates
   Kind kind = Kind::kOther;
   std::string text;  // of a scalar
   std::vector<TomlNode> list;
-  std::vector<std::pair<std::string, TomlNode>> table;  // by name
+  std::vector<TomlItem> table;  // by name
   unsigned line = 0;
+};
+
+struct TomlItem {
+  std::string name;
+  TomlNode node;
 };
 
 // The file's table. kInvalid with the line; `path` is for messages.
