@@ -150,7 +150,7 @@ def test_a_tier_that_is_sick_in_every_way_gives_nobody_a_wrong_entry(cluster: Cl
 def test_the_wait_for_another_host_can_be_bounded(cluster: Cluster) -> None:
     first = cluster.add()
     second = cluster.add(cluster_wait="1s")
-    cluster.run(first, keys(1), build_s=6)
+    cluster.run(first, keys(1), build_s=60)  # killed at the end
     assert eventually(lambda: cluster.noted("begun") == keys(1))
     impatient = cluster.run(second, keys(1))
     impatient.join(60)
