@@ -72,7 +72,7 @@ _OTHERS = frozenset(
     """read_only max_bytes max_entries min_free max_blob namespace_quota failure_ttl lease_ttl orphan_grace compression
     build_memory build_cores build_memory_guess build_timeout cancel_unwanted recordings_bytes recordings_ttl
     trust trust_keys sign_key socket_group listen listen_cert listen_key listen_client_ca listen_tokens listen_plain
-    cluster_leases cluster_lease_period cluster_wait
+    tiers cluster_leases cluster_lease_period cluster_wait
     io_threads disk_threads max_connections request_timeout idle_exit drain log_file config
     real_cc progress retry_failed record_inputs""".split()
 )
