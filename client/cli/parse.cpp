@@ -28,6 +28,7 @@ void declare(CLI::App& app, Storage& storage, std::string_view name, const std::
              bool takes_value, bool many) {
   auto& list = storage.lists.emplace_back();
   CLI::Option* option = takes_value ? app.add_option(flags, list) : app.add_flag(flags);
+  if (!takes_value) option->disable_flag_override();  // --switch=no is an error, not a switch
   if (takes_value && !many)
     option->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -185,6 +186,12 @@ Result<Parsed> parse_words(const std::vector<std::string>& words) {
   try {
     app.parse(
         std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them backwards
+  } catch (const CLI::ArgumentMismatch& e) {
+    trouble = e.what();
+    if (const auto end = trouble.find(" was given a disallowed flag override");
+        end != std::string::npos) {
+      trouble = fmt::format("--{} is a switch, it takes no value", trouble.substr(0, end));
+    }
   } catch (const CLI::Error& e) {
     trouble = e.what();
   }
@@ -230,8 +237,9 @@ Result<Parsed> parse_words(const std::vector<std::string>& words) {
   }
   if (!trouble.empty()) {
     // "--limit: 1 required TEXT missing"
-    const std::string option = trouble.substr(0, trouble.find(':'));
-    if (option.starts_with("--"))
+    const std::size_t colon = trouble.find(':');
+    const std::string option = trouble.substr(0, colon);
+    if (option.starts_with("--") && colon != std::string::npos)
       return usage(fmt::format("{} needs a value", option), parsed.verb);
     return usage(trouble, parsed.verb);
   }

@@ -16,6 +16,7 @@ Result<int> run(Context& context) {
     return Error{Code::kInvalid, "replay needs a command behind --",
                  "as in `neuroncache replay --fail-on-miss -- python train.py --steps 3`"};
   }
+  NC_TRY(check_report_file(context));
   NC_ASSIGN(WarmReport report, run_recorded(context, plan));
   report.misses_fail = context.flag("fail-on-miss");
   NC_TRY(print_report(context, report));

@@ -190,6 +190,7 @@ Result<const Way*> way_of(const Context& context) {
 
 Result<int> run(Context& context) {
   NC_ASSIGN(const Way* way, way_of(context));
+  NC_TRY(check_report_file(context));
   if (way->name.empty()) return run_command_of(context);
   return way->name == "write-plan" ? write_plan(context) : do_work(context);
 }

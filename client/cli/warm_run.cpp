@@ -190,6 +190,15 @@ Result<WarmReport> run_recorded(const Context& context, const WarmPlan& plan) {
   return report;
 }
 
+Status check_report_file(const Context& context) {
+  const auto file = context.option("junit");
+  if (!file) return {};
+  constexpr std::uint32_t kMode = 0644;
+  auto opened = real_filesystem().open(*file, FileSystem::Open::kAppend, kMode);
+  if (!opened.ok()) return std::move(opened).error().context("the report of --junit");
+  return {};
+}
+
 Status print_report(const Context& context, const WarmReport& report) {
   if (const auto file = context.option("junit")) {
     constexpr std::uint32_t kMode = 0644;

@@ -31,6 +31,8 @@ std::string run_name(const std::string& recording);
 Result<std::vector<client::ActionOutcome>> end_run(const Context& context, const std::string& run,
                                                    const std::string& recording);
 
+// Can the file of --junit be written? To be asked before anything runs.
+Status check_report_file(const Context& context);
 // Prints the report in the wanted format and writes the file of --junit.
 Status print_report(const Context& context, const WarmReport& report);
 

@@ -125,6 +125,13 @@ def test_junit(warm: Warm) -> None:
     assert [case.find("failure") is not None for case in suite] == [False, True]
 
 
+def test_a_report_that_cannot_be_written_stops_the_run_before_it_begins(warm: Warm) -> None:
+    for verb in ("warmup", "replay"):
+        done = warm.verb(verb, "--junit", str(warm.log.parent / "nowhere" / "r.xml"), "--", *warm.modules("a"))
+        assert done.status == 1 and "--junit" in done.err
+    assert warm.compiles() == 0
+
+
 def test_outcomes_survive_the_daemon(warm: Warm) -> None:
     command = warm.modules("a")
     assert warm.verb("warmup", "--", *command).status == 0

@@ -77,6 +77,7 @@ TEST(Parse, WhatIsWrongIsNamedWithTheNearestRightWord) {
   EXPECT_EQ(trouble({"stats", "--format", "jsno"}),
             "--format 'jsno' is not one of text, json, tab; did you mean json?");
   EXPECT_EQ(trouble({"ls", "--limit"}), "--limit needs a value");
+  EXPECT_EQ(trouble({"prune", "--dry-run=no"}), "--dry-run is a switch, it takes no value");
   EXPECT_EQ(trouble({"show"}), "show needs KEY");
   EXPECT_EQ(trouble({"show", "--foo"}), "there is no option --foo for show");
   EXPECT_EQ(trouble({"show", "a", "b"}), "show does not take 'b'");
