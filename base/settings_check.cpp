@@ -127,6 +127,30 @@ std::vector<std::string> parse_addresses(std::string_view text) {
   return addresses;
 }
 
+namespace {
+
+// Options of addresses whose values are never secrets; of all others the name alone is shown.
+constexpr std::string_view kPlainOptions[] = {
+    "anonymous", "compression", "conditional", "insecure", "layout",  "max_bytes", "priority",
+    "profile",   "read_only",   "region",      "style",    "timeout", "write_only"};
+
+std::string shown_options(std::string_view options) {
+  std::vector<std::string> shown;
+  for (const auto option : split(options, '&')) {
+    const auto equals = option.find('=');
+    const auto name = option.substr(0, equals);
+    const bool plain = std::ranges::find(kPlainOptions, name) != std::end(kPlainOptions);
+    if (equals == std::string_view::npos) {
+      shown.emplace_back(plain ? name : "***");
+    } else {
+      shown.push_back(fmt::format("{}={}", name, plain ? option.substr(equals + 1) : "***"));
+    }
+  }
+  return fmt::format("{}", fmt::join(shown, "&"));
+}
+
+}  // namespace
+
 std::string shown_value(const SettingSpec& spec, std::string_view value) {
   if (spec.type != SettingType::kAddresses) return std::string(value);
   std::vector<std::string> shown;
@@ -135,6 +159,10 @@ std::string shown_value(const SettingSpec& spec, std::string_view value) {
     const auto host = start == std::string::npos ? std::string::npos : start + 3;
     const auto end = host == std::string::npos ? host : address.find_first_of("/?#", host);
     const auto at = host == std::string::npos ? host : address.substr(0, end).rfind('@');
+    const auto query = address.find('?');
+    if (query != std::string::npos) {
+      address.replace(query + 1, std::string::npos, shown_options(address.substr(query + 1)));
+    }
     if (at != std::string::npos && at >= host) address.replace(host, at - host, "***");
     shown.push_back(std::move(address));
   }

@@ -90,7 +90,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   Builder self{{}, service.host};
   self.process.pid = ::getpid();
   service.tiers.open(std::move(chain), std::move(problems), std::move(self));
-  NC_TRY(service.tiers.restore());
+  if (!read_only) NC_TRY(service.tiers.restore());
   service.cluster = open_cluster(service, initial);
   if (service.cluster) NC_TRY(service.cluster->restore());
   // Before the keeper's thread, which must not outlive what follows it.

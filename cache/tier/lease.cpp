@@ -69,7 +69,6 @@ Millis ClusterLease::seek() {
     }
     const auto seen = look(last_);
     if (!seen.ok()) return trouble(seen.error());
-    note_ok();
     if (const auto next = judge(*seen)) return *next;
   }
   return next_poll(now() + options_.period_ms);
@@ -79,6 +78,7 @@ std::optional<Millis> ClusterLease::judge(const Seen& seen) {
   if (!seen.there) {  // removed after its entry became visible, or forgotten
     const auto there = deps_.entry_there();
     if (!there.ok()) return trouble(there.error());
+    note_ok();
     if (*there) return settle(), 0;
     follow(0);
     return std::nullopt;
@@ -102,6 +102,7 @@ std::optional<Millis> ClusterLease::judge(const Seen& seen) {
     const Millis expires = *mark_since_ + period;
     silent = now() >= expires;
     if (!silent) {
+      note_ok();
       followed_ = followed_ || seen.record;
       {
         MutexLock lock(mutex_);
@@ -117,6 +118,7 @@ std::optional<Millis> ClusterLease::judge(const Seen& seen) {
   }
   const auto there = deps_.entry_there();
   if (!there.ok()) return trouble(there.error());
+  note_ok();
   if (*there) return settle(), 0;
   const Millis begun = now();
   const auto made = create(last_ + 1);
@@ -163,12 +165,9 @@ Millis ClusterLease::take_up() {
     ++failures_;
     return now() + options_.period_ms / 16 + random_below(options_.period_ms / 16);
   }
+  if (*kept == Beat::kKept && begun >= wait_until_) return hold(begun);
   note_ok();
-  if (*kept == Beat::kKept) {
-    if (begun < wait_until_) return std::min(wait_until_, begun + options_.period_ms / 4);
-    taking_up_ = false;
-    return hold(begun);
-  }
+  if (*kept == Beat::kKept) return std::min(wait_until_, begun + options_.period_ms / 4);
   taking_up_ = false;
   if (held) return lose(), 0;
   follow(*kept == Beat::kTaken ? fence() + 1 : 0);
@@ -180,7 +179,7 @@ Millis ClusterLease::hold(Millis begun) {
   if (!resumed_) {
     const auto there = deps_.entry_there();
     if (!there.ok()) {
-      taking_up_ = true;
+      taking_up_ = true;  // failing_since_ stays: an entry that cannot be looked for is no progress
       return trouble(there.error());
     }
     if (*there) {
@@ -189,6 +188,7 @@ Millis ClusterLease::hold(Millis begun) {
     }
     ++deps_.counters.taken;
   }
+  note_ok();
   believe_until(begun + options_.period_ms / 8 * 7);
   become(State::kHeld);
   next_beat_ = begun + options_.period_ms / 4 - random_below(options_.period_ms / 16);

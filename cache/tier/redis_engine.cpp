@@ -36,6 +36,7 @@ constexpr std::array kKnown = {
     Known{"NOAUTH", Code::kDenied, "write redis://user:password@host"},
     Known{"WRONGPASS", Code::kDenied, "check the address's user and password"},
     Known{"NOPERM", Code::kDenied, "let the user run the commands that docs/tiers.md lists"},
+    Known{"WRONGTYPE", Code::kCorrupt, "remove the key: neuroncache keeps strings only"},
     Known{"OOM", Code::kNoSpace, "raise Redis's maxmemory or give it a maxmemory-policy"},
     Known{"READONLY", Code::kReadOnly, "use the primary's address"},
     Known{"LOADING", Code::kUnavailable, ""},

@@ -20,7 +20,10 @@ class LeaseTest : public ::testing::Test {
         : engine(std::move(objects),
                  {"memory:", {true, true, true}, 5'000, 0, [&test](Millis) { test.meddle(); }}),
           lease({engine, test.clock, test.random, counters, pace,
-                 [&test]() -> Result<bool> { return test.entry; }},
+                 [&test]() -> Result<bool> {
+                   if (test.entry_broken) return Error{Code::kIo, "cannot look", ""};
+                   return test.entry;
+                 }},
                 {kPeriod, 5'000}, test.key, {name, "train.py", "llama fw", 42}) {}
     MemoryEngine engine;
     LeaseCounters counters;
@@ -54,6 +57,7 @@ class LeaseTest : public ::testing::Test {
   FakeClock clock;
   FakeRandom random;
   bool entry = false;
+  bool entry_broken = false;             // whether there is one cannot be found out
   std::function<void()> meddle = [] {};  // what happens while an engine is slow
   const ActionKey key = Sha256::of(as_bytes("some action"));
   std::shared_ptr<MemoryObjects> objects = std::make_shared<MemoryObjects>(clock);
@@ -83,6 +87,18 @@ TEST_F(LeaseTest, TheFirstHoldsAndTheOthersSeeWhoBuilds) {
   EXPECT_EQ(holder->label, "llama fw");
   EXPECT_EQ(holder->progress, "pass 2");
   EXPECT_GT(holder->building_ms, kPeriod / 4);
+}
+
+TEST_F(LeaseTest, AnEntryThatCannotBeLookedForEndsTheWait) {
+  entry_broken = true;
+  Host& first = add("first");  // creates, and may not believe
+  pass(4 * kPeriod, {&first});
+  EXPECT_EQ(first.lease.state(), State::kAlone);
+  Host& second = add("second");  // finds what the first one left
+  second.next = clock.monotonic_ms();
+  pass(4 * kPeriod, {&second});
+  EXPECT_EQ(second.lease.state(), State::kAlone);
+  EXPECT_LE(second.counters.requests, 40U);
 }
 
 TEST_F(LeaseTest, AHolderThatBeatsIsNeverSucceeded) {

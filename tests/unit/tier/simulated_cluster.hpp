@@ -147,27 +147,29 @@ class Link final : public Engine {
     return ObjectInfo{name, bytes.size(), 0};
   }
   Status put(const std::string& name, Bytes bytes) override {
-    return request(
-        true, [this, name, text = std::string(as_text(bytes))] { objects_.bytes[name] = text; });
+    return request(true, [&objects = objects_, name, text = std::string(as_text(bytes))] {
+      objects.bytes[name] = text;
+    });
   }
   Status store(const std::string&, Source&) override {
     return Error{Code::kUnsupported, "not simulated", ""};
   }
   Result<bool> create(const std::string& name, Bytes bytes, Millis) override {
     auto made = std::make_shared<bool>(false);
-    NC_TRY(request(true, [this, name, made, text = std::string(as_text(bytes))] {
-      *made = objects_.bytes.emplace(name, text).second;
+    NC_TRY(request(true, [&objects = objects_, name, made, text = std::string(as_text(bytes))] {
+      *made = objects.bytes.emplace(name, text).second;
     }));
     return *made;
   }
   Status remove(const std::string& name) override {
-    return request(true, [this, name] { objects_.bytes.erase(name); });
+    return request(true, [&objects = objects_, name] { objects.bytes.erase(name); });
   }
   Result<Page> list(const std::string&, const std::string&, std::size_t) override {
     return Error{Code::kUnsupported, "not simulated", ""};
   }
 
  private:
+  // What writes may come late, after this host's end: its effect knows of the objects only.
   Status request(bool writes, std::function<void()> effect) {
     ++requests;
     const Millis begun = world_.now();
