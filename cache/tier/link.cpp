@@ -136,6 +136,22 @@ void Link::forget(const std::string& name) {
   ignore_error(engine_->remove(name), "what is left is looked at again by the next collection");
 }
 
+void Link::note_damaged(const Digest& digest) {
+  constexpr std::size_t kMost = 1000;
+  MutexLock lock(mutex_);
+  if (damaged_.size() < kMost) damaged_.insert(digest);
+}
+
+void Link::note_mended(const Digest& digest) {
+  MutexLock lock(mutex_);
+  damaged_.erase(digest);
+}
+
+bool Link::damaged(const Digest& digest) {
+  MutexLock lock(mutex_);
+  return damaged_.contains(digest);
+}
+
 Status Link::within_budget() {
   if (address_.max_bytes == 0) return {};
   const auto now = clock_.monotonic_ms();

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "base/hash.hpp"
 #include "base/thread_annotations.hpp"
 #include "cache/tier/breaker.hpp"
 #include "cache/tier/engine.hpp"
@@ -68,6 +70,12 @@ class Link {
   // Which form of blobs was found here last; a guess for the next.
   std::atomic<bool> compressed_likely{true};
 
+  // Blobs that came damaged from here, so that whoever has them whole writes them anew. The first
+  // thousand that are not mended yet are known.
+  void note_damaged(const Digest& digest) NC_EXCLUDES(mutex_);
+  void note_mended(const Digest& digest) NC_EXCLUDES(mutex_);
+  bool damaged(const Digest& digest) NC_EXCLUDES(mutex_);
+
   // kNoSpace when the tier is over its budget (max_bytes); looked at anew every quarter of an hour.
   Status within_budget();
 
@@ -84,6 +92,7 @@ class Link {
   LinkCounters counters_;
   Mutex mutex_;
   std::string last_name_ NC_GUARDED_BY(mutex_);
+  std::set<Digest> damaged_ NC_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> used_{0};   // bytes in the tier when they were counted
   std::atomic<std::uint64_t> since_{0};  // sent since
   std::atomic<Millis> measured_ms_{-1};  // monotonic; -1: never

@@ -137,6 +137,10 @@ Status Transfer::fetch(Link& link, const Manifest& manifest, const Progress& pro
                        " without its blob " + output.digest.hex(),
                    "`neuroncache verify --tier` finds such entries"};
     }
+    if (fetched.is(Code::kCorrupt) || fetched.is(Code::kDigestMismatch) ||
+        fetched.is(Code::kTooLarge)) {
+      if (!blame.local) link.note_damaged(output.digest);
+    }
     if (!fetched.ok()) return fetched;
   }
   auto published = deps_.store.publish(manifest);
@@ -148,6 +152,7 @@ Status Transfer::fetch(Link& link, const Manifest& manifest, const Progress& pro
 // ---- To the tier ----
 
 Result<bool> Transfer::has_blob(Link& link, const Output& output) {
+  if (link.damaged(output.digest)) return false;
   const bool maybe = output.size >= kMinCompressedBlob;
   for (const bool compressed :
        {link.address().compress && maybe, !link.address().compress && maybe}) {
@@ -163,6 +168,12 @@ Result<bool> Transfer::has_blob(Link& link, const Output& output) {
 }
 
 Status Transfer::upload(Link& link, const Output& output) {
+  NC_TRY(write_blob(link, output));
+  link.note_mended(output.digest);
+  return {};
+}
+
+Status Transfer::write_blob(Link& link, const Output& output) {
   NC_ASSIGN(const auto blob, blob_source(deps_.store, deps_.fs, output.digest));
   StoppableSource source(*blob, stopping_);
   if (link.address().compress && output.size >= kMinCompressedBlob) {
@@ -211,7 +222,11 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
     const bool serves =
         theirs.ok() &&
         (!deps_.trust.serves || deps_.trust.serves(*theirs, manifest.name_space, link.name()).ok());
-    if (serves) return Sent::kKnown;
+    bool whole = serves;
+    for (std::size_t i = 0; whole && i < theirs->outputs.size(); ++i) {
+      NC_ASSIGN(whole, has_blob(link, theirs->outputs[i]));
+    }
+    if (whole) return Sent::kKnown;
   } else if (sick(text.error())) {
     return text.error();
   }

@@ -73,6 +73,7 @@ class Transfer {
   // True: it was there.
   Result<bool> send_blob(Link& link, const Output& output);
   Status upload(Link& link, const Output& output);
+  Status write_blob(Link& link, const Output& output);
   Result<bool> has_blob(Link& link, const Output& output);
 
   TransferDeps deps_;

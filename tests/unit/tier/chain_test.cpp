@@ -136,6 +136,28 @@ TEST_F(ChainTest, AGoodEntryIsNotReplaced) {
   EXPECT_EQ(seen().known, 1U);
 }
 
+TEST_F(ChainTest, MissingAndDamagedBlobsAreWrittenAnewByTheNextWhoBuilds) {
+  build(entry);
+  const auto name = blob_name(entry.manifest.outputs[1].digest, false);
+  const auto good = objects->get(name)->bytes;
+  for (const bool damaged : {false, true}) {
+    TierBox builder, reader;
+    builder.add(objects, "file:///shared");
+    reader.add(objects, "file:///shared");
+    builder.connect();
+    reader.connect();
+    objects->remove(name);
+    if (damaged) objects->put(name, std::string(good.size(), 'x'));
+    EXPECT_FALSE(find(builder, entry));
+    ASSERT_TRUE(builder.put(entry));
+    builder.chain->published(entry.manifest.key);
+    builder.deliver();
+    ASSERT_TRUE(objects->get(name));
+    EXPECT_EQ(objects->get(name)->bytes, good);
+    EXPECT_TRUE(find(reader, entry));
+  }
+}
+
 TEST_F(ChainTest, EachFailureHasItsCounter) {
   build(entry);
   const auto ask = [&](const Fault& fault) {
