@@ -63,7 +63,7 @@ _TABLE: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
     "max_waste": ("number", 0.0, (0.0, 10.0)),
     "job": ("text", "", ()),
     "verify": ("choice", "first", ("off", "first", "sample")),
-    "record": ("name", "", ()),
+    "record": ("run", "", ()),
     "padded_random": ("choice", "strict", ("strict", "statistical")),
 }
 
@@ -228,8 +228,11 @@ def _check(name: str, value: Any) -> Any:
         raise SettingError(f"'{name}' is '{text}'; a time is a number with ms, s, m, h or d, as in 5s")
     if kind == "choice" and text not in choices:
         raise SettingError(f"'{name}' is '{text}'; allowed are {', '.join(choices)}")
-    if kind == "name" and text == default:
+    if kind in ("name", "run") and text == default:
         return text
+    # Of a recording, or of one run of it: NAME~RUN.
+    if kind == "run" and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}(~[A-Za-z0-9._-]{1,64})?", text):
+        raise SettingError(f"'{name}' is '{text}'; allowed are 1 to 64 letters, digits, '.', '_' and '-'")
     if kind == "name" and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
         raise SettingError(f"'{name}' is '{text}'; allowed are 1 to 64 letters, digits, '.', '_' and '-'")
     if kind in ("int", "number"):
