@@ -1,7 +1,7 @@
 // What became of the actions that were needed under the name of a recording.
 #include <algorithm>
-#include <charconv>
 
+#include "base/number.hpp"
 #include "cache/json_fields.hpp"
 #include "daemon/answers.hpp"
 #include "daemon/service.hpp"
@@ -36,10 +36,11 @@ js::object outcome_json(const Outcome& outcome) {
 HttpResponse list_outcomes(Service& service, const HttpRequest& request) {
   std::size_t limit = kPage;
   if (const std::string_view text = request.query("limit"); !text.empty()) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
-    if (error != std::errc() || end != text.data() + text.size()) {
+    const auto number = whole_number<std::size_t>(text);
+    if (!number) {
       return HttpResponse::error({Code::kInvalid, "limit is not a number", "send a whole number"});
     }
+    limit = *number;
   }
   std::optional<ActionKey> after;
   if (const std::string_view text = request.query("after"); !text.empty()) {

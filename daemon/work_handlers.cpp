@@ -1,8 +1,8 @@
 // Recorded actions and the queue of those that somebody is to build.
 #include <algorithm>
-#include <charconv>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "cache/json_fields.hpp"
 #include "daemon/answers.hpp"
 #include "daemon/service.hpp"
@@ -25,9 +25,7 @@ Result<std::uint64_t> number_of(const HttpRequest& request, const std::string& n
                                 std::uint64_t otherwise) {
   const std::string_view text = request.query(name);
   if (text.empty()) return otherwise;
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = whole_number<std::uint64_t>(text)) return *value;
   return Error{Code::kInvalid, name + " is not a number", "send a whole number"};
 }
 

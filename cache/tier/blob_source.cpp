@@ -22,21 +22,6 @@ class FileSource final : public Source {
   const std::uint64_t size_;
 };
 
-class TextSource final : public Source {
- public:
-  explicit TextSource(std::string text) : text_(std::move(text)) {}
-  std::uint64_t size() const override { return text_.size(); }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> out) override {
-    if (offset >= text_.size()) return std::size_t{0};
-    const auto n = std::min<std::size_t>(out.size(), text_.size() - offset);
-    std::memcpy(out.data(), text_.data() + offset, n);
-    return n;
-  }
-
- private:
-  const std::string text_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Source>> file_source(FileSystem& fs, const std::string& path) {
@@ -45,16 +30,20 @@ Result<std::unique_ptr<Source>> file_source(FileSystem& fs, const std::string& p
   return std::unique_ptr<Source>(std::make_unique<FileSource>(std::move(file), size));
 }
 
-std::unique_ptr<Source> text_source(std::string text) {
-  return std::make_unique<TextSource>(std::move(text));
+Result<std::size_t> TextSource::read_at(std::uint64_t offset, std::span<std::byte> out) {
+  if (offset >= text_.size()) return std::size_t{0};
+  const auto n = std::min<std::size_t>(out.size(), text_.size() - offset);
+  std::memcpy(out.data(), text_.data() + offset, n);
+  return n;
 }
 
 Result<std::unique_ptr<Source>> blob_source(Store& store, FileSystem& fs, const Digest& digest) {
   NC_ASSIGN(auto ref, store.blob_ref(digest));
-  if (ref.inline_bytes) return text_source(*std::move(ref.inline_bytes));
+  if (ref.inline_bytes)
+    return std::unique_ptr<Source>(std::make_unique<TextSource>(*std::move(ref.inline_bytes)));
   if (!ref.path.empty()) return file_source(fs, ref.path);
   NC_ASSIGN(auto bytes, store.read_blob(digest, kMaxInMemory));
-  return text_source(std::move(bytes));
+  return std::unique_ptr<Source>(std::make_unique<TextSource>(std::move(bytes)));
 }
 
 }  // namespace nc::tier

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/number.hpp"
+
 namespace nc::tier {
 namespace {
 
@@ -27,12 +29,7 @@ std::string HttpHead::header(std::string_view name) const {
 }
 
 std::optional<std::uint64_t> HttpHead::content_length() const {
-  const auto text = header("content-length");
-  std::uint64_t value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
-  return value;
+  return whole_number<std::uint64_t>(header("content-length"));
 }
 
 std::string HttpRequest::shown() const {

@@ -1,21 +1,12 @@
 #include "cache/tier/http_fetch.hpp"
 
-#include <charconv>
-
 #include <fmt/format.h>
 
+#include "base/number.hpp"
 #include "cache/tier/retry.hpp"
 
 namespace nc::tier {
 namespace {
-
-std::optional<std::uint64_t> number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
-  return value;
-}
 
 class Fetch {
  public:
@@ -143,7 +134,7 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   text.remove_prefix(kUnit.size());
   const auto slash = text.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  const auto total = number(text.substr(slash + 1));
+  const auto total = whole_number<std::uint64_t>(text.substr(slash + 1));
   if (!total) return std::nullopt;
   ContentRange range;
   range.total = *total;
@@ -151,8 +142,8 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   if (span == "*") return range;
   const auto dash = span.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  const auto first = number(span.substr(0, dash));
-  const auto last = number(span.substr(dash + 1));
+  const auto first = whole_number<std::uint64_t>(span.substr(0, dash));
+  const auto last = whole_number<std::uint64_t>(span.substr(dash + 1));
   if (!first || !last || *first > *last || *last >= *total) return std::nullopt;
   range.first = first;
   range.last = *last;

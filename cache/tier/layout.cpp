@@ -1,6 +1,6 @@
 #include "cache/tier/layout.hpp"
 
-#include <charconv>
+#include "base/number.hpp"
 
 namespace nc::tier {
 namespace {
@@ -109,13 +109,9 @@ std::optional<LeaseName> parse_lease(std::string_view name) {
   const auto rest = gather(kLeases, name);
   if (!rest || rest->size() != 64 + 1 + kFenceDigits || (*rest)[64] != '/') return std::nullopt;
   const auto key = ActionKey::from_hex(rest->substr(0, 64));
-  const auto digits = rest->substr(65);
-  LeaseName lease;
-  const auto* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, lease.fence);
-  if (!key || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  lease.key = *key;
-  return lease;
+  const auto fence = whole_number<std::uint64_t>(rest->substr(65));
+  if (!key || !fence) return std::nullopt;
+  return LeaseName{*key, *fence};
 }
 
 std::optional<std::string> parse_queue(std::string_view name) {

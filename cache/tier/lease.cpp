@@ -76,10 +76,7 @@ Millis ClusterLease::seek() {
 
 std::optional<Millis> ClusterLease::judge(const Seen& seen) {
   if (!seen.there) {  // removed after its entry became visible, or forgotten
-    const auto there = deps_.entry_there();
-    if (!there.ok()) return trouble(there.error());
-    note_ok();
-    if (*there) return settle(), 0;
+    if (const auto next = look_for_entry()) return next;
     follow(0);
     return std::nullopt;
   }
@@ -116,15 +113,21 @@ std::optional<Millis> ClusterLease::judge(const Seen& seen) {
     become(State::kAlone, "host " + seen.record->host + " built it and could not share it");
     return 0;
   }
-  const auto there = deps_.entry_there();
-  if (!there.ok()) return trouble(there.error());
-  note_ok();
-  if (*there) return settle(), 0;
+  if (const auto next = look_for_entry()) return next;
   const Millis begun = now();
   const auto made = create(last_ + 1);
   if (!made.ok()) return trouble(made.error());
   if (*made) return won(last_ + 1, begun, silent);
   follow(last_ + 1);
+  return std::nullopt;
+}
+
+// Nothing: there is none, as far as can be seen.
+std::optional<Millis> ClusterLease::look_for_entry() {
+  const auto there = deps_.entry_there();
+  if (!there.ok()) return trouble(there.error());
+  note_ok();
+  if (*there) return settle(), 0;
   return std::nullopt;
 }
 

@@ -168,6 +168,7 @@ class ClusterLease {
   // Each gives the time of the next step.
   Millis seek();
   std::optional<Millis> judge(const Seen& seen);  // nothing: look again now
+  std::optional<Millis> look_for_entry();
   Millis won(std::uint64_t fence, Millis begun, bool after_silence);
   Millis take_up();
   Millis hold(Millis begun);

@@ -37,14 +37,23 @@ void count_failure(LinkCounters& counters, const Error& error) {
   }
 }
 
-Result<std::uint64_t> measure(Engine& engine, const std::string& prefix) {
-  std::uint64_t bytes = 0;
+Status each_object(Engine& engine, std::string_view prefix,
+                   const std::function<Status(const ObjectInfo&)>& each) {
   std::string after;
   do {
-    NC_ASSIGN(auto page, engine.list(prefix, after, kPage));
-    for (const auto& object : page.objects) bytes += object.size;
+    NC_ASSIGN(auto page, engine.list(std::string(prefix), after, kPage));
+    for (const auto& object : page.objects) NC_TRY(each(object));
     after = std::move(page.next);
   } while (!after.empty());
+  return {};
+}
+
+Result<std::uint64_t> measure(Engine& engine, const std::string& prefix) {
+  std::uint64_t bytes = 0;
+  NC_TRY(each_object(engine, prefix, [&](const ObjectInfo& object) -> Status {
+    bytes += object.size;
+    return {};
+  }));
   return bytes;
 }
 

@@ -98,7 +98,11 @@ class Link {
   std::atomic<Millis> measured_ms_{-1};  // monotonic; -1: never
 };
 
-// Bytes of all that lies under `prefix`. kUnsupported where the engine cannot list.
+// All that lies under `prefix`, in order, to the first error. kUnsupported where the engine cannot
+// list.
+Status each_object(Engine& engine, std::string_view prefix,
+                   const std::function<Status(const ObjectInfo&)>& each);
+// Their bytes.
 Result<std::uint64_t> measure(Engine& engine, const std::string& prefix);
 
 // Adds the failure to the counter that it belongs to.

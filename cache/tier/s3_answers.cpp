@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include <fmt/format.h>
 
+#include "base/number.hpp"
 #include "cache/tier/dates.hpp"
 #include "cache/tier/tier_url.hpp"
 #include "cache/tier/xml.hpp"
@@ -101,14 +101,6 @@ std::string printable(std::string_view text, std::size_t limit) {
   return out;
 }
 
-std::optional<std::uint64_t> number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
-  return value;
-}
-
 Error no_answer(std::string_view what) {
   return {Code::kCorrupt, fmt::format("the answer is no {}", what),
           "check that the endpoint is that of an S3 service"};
@@ -143,7 +135,7 @@ Result<S3List> parse_s3_list(std::string_view body) {
   const bool encoded = root.child_text("EncodingType") == "url";
   for (const auto& node : root.children) {
     if (node.name != "Contents") continue;
-    const auto size = number(node.child_text("Size"));
+    const auto size = whole_number<std::uint64_t>(node.child_text("Size"));
     auto key = node.child_text("Key");
     if (encoded) {
       auto decoded = percent_decode(key);

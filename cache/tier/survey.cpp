@@ -1,18 +1,18 @@
 #include "cache/tier/survey.hpp"
 
-#include <charconv>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "cache/tier/layout.hpp"
 #include "cache/tier/zstd_stream.hpp"
 
 namespace nc::tier {
 namespace {
 
-constexpr std::size_t kListed = 1000;
 // Between looking at a blob's mark for the last time and removing the blob.
 constexpr Millis kHasteMs = 10'000;
 
@@ -25,30 +25,11 @@ bool fits(const Manifest& m, const TierFilter& f, Millis now) {
          (!f.newer_than_s || age_s < *f.newer_than_s);
 }
 
-template <class Each>
-Status each_object(Engine& engine, std::string_view prefix, Each&& each) {
-  std::string after;
-  do {
-    NC_ASSIGN(auto page, engine.list(std::string(prefix), after, kListed));
-    for (const auto& object : page.objects) NC_TRY(each(object));
-    after = std::move(page.next);
-  } while (!after.empty());
-  return {};
-}
-
-std::optional<Millis> mark_time(const std::string& text) {
-  Millis ms = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return ms;
-}
-
 }  // namespace
 
-// An error: the engine's. Not usable: row.problem says why, and `manifest` is not to be used.
-Result<Survey::Row> Survey::describe(const std::string& name, Manifest& manifest, bool& usable) {
-  usable = false;
-  Row row;
+Result<Survey::Described> Survey::describe(const std::string& name) {
+  Described out;
+  Row& row = out.row;
   row.key = *parse_entry(name);
   row.state = "failed";
   auto text = deps_.link.engine().get(name, Manifest::kMaxBytes);
@@ -58,9 +39,9 @@ Result<Survey::Row> Survey::describe(const std::string& name, Manifest& manifest
                             : Result<Manifest>(text.error());
   if (!believed.ok()) {
     row.problem = believed.error().text();
-    return row;
+    return out;
   }
-  manifest = *std::move(believed);
+  const Manifest& manifest = out.manifest.emplace(*std::move(believed));
   row.name_space = manifest.name_space;
   row.label = manifest.label;
   row.model = manifest.model;
@@ -68,56 +49,57 @@ Result<Survey::Row> Survey::describe(const std::string& name, Manifest& manifest
   row.bytes = manifest.bytes();
   row.created_ms = manifest.created_ms;
   row.state = "found";
-  usable = true;
-  return row;
+  return out;
+}
+
+// Of a page of entries those that fit, each with what `act` makes of it; what cannot be used is
+// among them, as it is, where `unusable`.
+Result<Survey::Page> Survey::each_entry(const TierFilter& filter, const std::string& after,
+                                        std::size_t limit, bool unusable, const Act& act) {
+  NC_ASSIGN(auto listed, deps_.link.engine().list(std::string(kEntries), after, limit));
+  Page page;
+  page.next = std::move(listed.next);
+  for (const auto& object : listed.objects) {
+    if (!parse_entry(object.name)) continue;
+    NC_ASSIGN(auto found, describe(object.name));
+    if (found.manifest) {
+      if (!fits(*found.manifest, filter, deps_.clock.wall_ms())) continue;
+      NC_TRY(act(object.name, *found.manifest, found.row));
+    } else if (!unusable) {
+      continue;
+    }
+    page.rows.push_back(std::move(found.row));
+  }
+  return page;
 }
 
 Result<Survey::Page> Survey::pull(const TierFilter& filter, const std::string& after,
                                   std::size_t limit, bool dry_run) {
-  NC_ASSIGN(auto listed, deps_.link.engine().list(std::string(kEntries), after, limit));
-  Page page;
-  page.next = std::move(listed.next);
-  for (const auto& object : listed.objects) {
-    if (!parse_entry(object.name)) continue;
-    Manifest manifest;
-    bool usable = false;
-    NC_ASSIGN(auto row, describe(object.name, manifest, usable));
-    if (usable && !fits(manifest, filter, deps_.clock.wall_ms())) continue;
-    if (!usable && filter.any()) continue;  // whether it fits cannot be told
-    if (usable) {
-      NC_ASSIGN(const auto here, deps_.store.peek(row.key));
-      if (here) {
-        row.state = "here";
-      } else if (!dry_run) {
-        Transfer::Blame blame;
-        Status fetched = deps_.transfer.fetch(deps_.link, manifest, {}, blame);
-        row.state = fetched.ok() ? "pulled" : "failed";
-        if (!fetched.ok()) row.problem = fetched.error().text();
-      }
-    }
-    page.rows.push_back(std::move(row));
-  }
-  return page;
+  const bool unusable = !filter.any();  // whether it fits a filter cannot be told
+  return each_entry(filter, after, limit, unusable,
+                    [&](const std::string&, const Manifest& manifest, Row& row) -> Status {
+                      NC_ASSIGN(const auto here, deps_.store.peek(row.key));
+                      if (here) {
+                        row.state = "here";
+                      } else if (!dry_run) {
+                        Transfer::Blame blame;
+                        Status fetched = deps_.transfer.fetch(deps_.link, manifest, {}, blame);
+                        row.state = fetched.ok() ? "pulled" : "failed";
+                        if (!fetched.ok()) row.problem = fetched.error().text();
+                      }
+                      return {};
+                    });
 }
 
 Result<Survey::Page> Survey::prune(const TierFilter& filter, const std::string& after,
                                    std::size_t limit, bool dry_run) {
-  NC_ASSIGN(auto listed, deps_.link.engine().list(std::string(kEntries), after, limit));
-  Page page;
-  page.next = std::move(listed.next);
-  for (const auto& object : listed.objects) {
-    if (!parse_entry(object.name)) continue;
-    Manifest manifest;
-    bool usable = false;
-    NC_ASSIGN(auto row, describe(object.name, manifest, usable));
-    if (!usable || !fits(manifest, filter, deps_.clock.wall_ms())) continue;
-    if (!dry_run) {
-      NC_TRY(deps_.link.engine().remove(object.name));
-      row.state = "removed";
-    }
-    page.rows.push_back(std::move(row));
-  }
-  return page;
+  return each_entry(filter, after, limit, false,
+                    [&](const std::string& name, const Manifest&, Row& row) -> Status {
+                      if (dry_run) return {};
+                      NC_TRY(deps_.link.engine().remove(name));
+                      row.state = "removed";
+                      return {};
+                    });
 }
 
 Status Survey::check_blob(const Output& output, bool deep, Check& check, bool& damaged) {
@@ -130,7 +112,7 @@ Status Survey::check_blob(const Output& output, bool deep, Check& check, bool& d
     auto info = engine.head(name);
     if (info.is(Code::kNotFound)) continue;
     if (!info.ok()) return std::move(info).error();
-    if (compressed ? info->size > output.size : info->size != output.size) {
+    if (!may_be_blob(output, compressed, info->size)) {
       problem = "has the wrong size";
       continue;
     }
@@ -170,16 +152,16 @@ Result<Survey::Check> Survey::verify(const std::string& after, std::size_t limit
       continue;
     }
     ++check.checked;
-    Manifest manifest;
-    bool usable = false;
-    NC_ASSIGN(const auto row, describe(object.name, manifest, usable));
+    NC_ASSIGN(const auto found, describe(object.name));
     const auto before = check.bad.size();
-    if (!usable) {
+    if (!found.manifest) {
       auto still = engine.head(object.name);
       if (still.is(Code::kNotFound)) continue;  // removed meanwhile
-      check.bad.push_back({row.key.hex(), row.problem, ""});
+      check.bad.push_back({found.row.key.hex(), found.row.problem, ""});
     }
-    for (const auto& output : manifest.outputs) {
+    const auto outputs = found.manifest ? std::span<const Output>(found.manifest->outputs)
+                                        : std::span<const Output>();
+    for (const auto& output : outputs) {
       bool damaged = false;
       NC_TRY(check_blob(output, deep, check, damaged));
       if (!damaged || !repair) continue;
@@ -245,7 +227,7 @@ Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
     auto mark = marked.contains(digest) ? engine.get(mark_name(digest), 64)
                                         : Result<std::string>(Error{Code::kNotFound, "", ""});
     if (!mark.ok() && !mark.is(Code::kNotFound)) return std::move(mark).error();
-    const auto since = mark.ok() ? mark_time(*mark) : std::nullopt;
+    const auto since = mark.ok() ? whole_number<Millis>(*mark) : std::nullopt;
     if (!since || *since > now) {  // none, or of a clock that is far ahead: it begins anew
       ++result.marked;
       const auto text = std::to_string(now);

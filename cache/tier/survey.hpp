@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,7 +80,15 @@ class Survey {
   Result<Collected> collect(Millis grace_ms, bool dry_run);
 
  private:
-  Result<Row> describe(const std::string& name, Manifest& manifest, bool& usable);
+  struct Described {
+    Row row;
+    std::optional<Manifest> manifest;  // nothing: row.problem says why it cannot be used
+  };
+  // An error is the engine's.
+  Result<Described> describe(const std::string& name);
+  using Act = std::function<Status(const std::string& name, const Manifest&, Row&)>;
+  Result<Page> each_entry(const TierFilter& filter, const std::string& after, std::size_t limit,
+                          bool unusable, const Act& act);
   Status check_blob(const Output& output, bool deep, Check& check, bool& damaged);
 
   const Deps deps_;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <span>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/number.hpp"
 
 namespace nc::tier {
 namespace {
@@ -99,11 +99,8 @@ bool has_control(std::string_view text) {
 
 template <class T>
 std::optional<T> number(std::string_view text, T low, T high) {
-  T value{};
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end || value < low || value > high) return std::nullopt;
-  return value;
+  const auto value = whole_number<T>(text);
+  return value && *value >= low && *value <= high ? value : std::nullopt;
 }
 
 Result<bool> flag_value(std::string_view name, std::string_view value) {

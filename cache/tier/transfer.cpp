@@ -151,6 +151,10 @@ Status Transfer::fetch(Link& link, const Manifest& manifest, const Progress& pro
 
 // ---- To the tier ----
 
+bool may_be_blob(const Output& output, bool compressed, std::uint64_t stored) {
+  return compressed ? stored <= output.size : stored == output.size;
+}
+
 Result<bool> Transfer::has_blob(Link& link, const Output& output) {
   if (link.damaged(output.digest)) return false;
   const bool maybe = output.size >= kMinCompressedBlob;
@@ -158,9 +162,7 @@ Result<bool> Transfer::has_blob(Link& link, const Output& output) {
        {link.address().compress && maybe, !link.address().compress && maybe}) {
     auto info = link.head(blob_name(output.digest, compressed));
     // One of the wrong size is no blob: it is written anew.
-    if (info.ok() && (compressed ? info->size <= output.size : info->size == output.size)) {
-      return true;
-    }
+    if (info.ok() && may_be_blob(output, compressed, info->size)) return true;
     if (!info.ok() && !info.is(Code::kNotFound)) return std::move(info).error();
     if (!maybe) break;
   }

@@ -86,4 +86,7 @@ class Transfer {
 // Smaller blobs are never compressed in a tier, so that nobody has to look for both forms.
 inline constexpr std::uint64_t kMinCompressedBlob = 4096;
 
+// By its size alone: an object of `stored` bytes may hold this output in that form.
+bool may_be_blob(const Output& output, bool compressed, std::uint64_t stored);
+
 }  // namespace nc::tier

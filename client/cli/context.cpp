@@ -1,10 +1,9 @@
 #include "client/cli/context.hpp"
 
-#include <charconv>
-
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/number.hpp"
 
 namespace nc::cli {
 
@@ -48,13 +47,9 @@ Result<std::optional<double>> Context::duration_option(std::string_view name) co
 Result<std::optional<std::uint64_t>> Context::count_option(std::string_view name) const {
   const auto text = option(name);
   if (!text) return std::optional<std::uint64_t>{};
-  std::uint64_t value = 0;
-  const auto [end, ec] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (ec != std::errc() || end != text->data() + text->size()) {
-    return Error{Code::kInvalid, fmt::format("--{}: '{}' is not a number", name, *text),
-                 "give a whole number, 0 or more"};
-  }
-  return std::optional(value);
+  if (const auto value = whole_number<std::uint64_t>(*text)) return value;
+  return Error{Code::kInvalid, fmt::format("--{}: '{}' is not a number", name, *text),
+               "give a whole number, 0 or more"};
 }
 
 Result<client::EntryFilter> Context::filter() const {

@@ -25,6 +25,7 @@ namespace {
 
 using client::ActionOutcome;
 
+constexpr std::uint32_t kReportMode = 0644;
 constexpr Millis kLookMs = 1'000;
 
 // Counts while the command runs.
@@ -193,17 +194,15 @@ Result<WarmReport> run_recorded(const Context& context, const WarmPlan& plan) {
 Status check_report_file(const Context& context) {
   const auto file = context.option("junit");
   if (!file) return {};
-  constexpr std::uint32_t kMode = 0644;
-  auto opened = real_filesystem().open(*file, FileSystem::Open::kAppend, kMode);
+  auto opened = real_filesystem().open(*file, FileSystem::Open::kAppend, kReportMode);
   if (!opened.ok()) return std::move(opened).error().context("the report of --junit");
   return {};
 }
 
 Status print_report(const Context& context, const WarmReport& report) {
   if (const auto file = context.option("junit")) {
-    constexpr std::uint32_t kMode = 0644;
     const std::string text = warm_junit(report);
-    NC_TRY(real_filesystem().write_atomically(*file, as_bytes(text), kMode));
+    NC_TRY(real_filesystem().write_atomically(*file, as_bytes(text), kReportMode));
   }
   switch (context.format()) {
     case Format::kJson:

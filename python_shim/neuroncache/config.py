@@ -77,6 +77,8 @@ _OTHERS = frozenset(
     real_cc progress retry_failed record_inputs""".split()
 )
 
+_NAME = r"[A-Za-z0-9._-]{1,64}"
+_NAMES = {"name": _NAME, "run": f"{_NAME}(~{_NAME})?"}  # a run is of a recording, by its name, or of one run: NAME~RUN
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _lock = module_lock()
 _values: dict[str, tuple[Any, str]] | None = None  # name -> (value, origin); None until first use
@@ -228,12 +230,9 @@ def _check(name: str, value: Any) -> Any:
         raise SettingError(f"'{name}' is '{text}'; a time is a number with ms, s, m, h or d, as in 5s")
     if kind == "choice" and text not in choices:
         raise SettingError(f"'{name}' is '{text}'; allowed are {', '.join(choices)}")
-    if kind in ("name", "run") and text == default:
+    if kind in _NAMES and text == default:
         return text
-    # Of a recording, or of one run of it: NAME~RUN.
-    if kind == "run" and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}(~[A-Za-z0-9._-]{1,64})?", text):
-        raise SettingError(f"'{name}' is '{text}'; allowed are 1 to 64 letters, digits, '.', '_' and '-'")
-    if kind == "name" and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
+    if kind in _NAMES and not re.fullmatch(_NAMES[kind], text):
         raise SettingError(f"'{name}' is '{text}'; allowed are 1 to 64 letters, digits, '.', '_' and '-'")
     if kind in ("int", "number"):
         try:

@@ -2,29 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "cache/tier/blob_source.hpp"
 #include "cache/tier/engine.hpp"
 
 namespace nc::tier {
-
-class TextSource final : public Source {
- public:
-  explicit TextSource(std::string text) : text_(std::move(text)) {}
-  std::uint64_t size() const override { return text_.size(); }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> out) override {
-    if (offset >= text_.size()) return std::size_t{0};
-    const auto n = std::min<std::size_t>(out.size(), text_.size() - offset);
-    std::memcpy(out.data(), text_.data() + offset, n);
-    return n;
-  }
-
- private:
-  std::string text_;
-};
 
 inline std::string patterned(std::size_t size, unsigned seed = 1) {
   std::string text(size, '\0');
