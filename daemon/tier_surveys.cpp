@@ -186,7 +186,9 @@ void collect_tier(Service& service, Call call) {
                    {"unused", got->unused},
                    {"marked", got->marked},
                    {"removed", got->removed},
-                   {"removed_bytes", got->removed_bytes}});
+                   {"removed_bytes", got->removed_bytes},
+                   {"leases", got->leases},
+                   {"leases_removed", got->leases_removed}});
   };
   on_tier(service, std::move(call), true, work);
 }

@@ -6,6 +6,7 @@ namespace nc::tier {
 namespace {
 
 constexpr std::size_t kFenceDigits = 20;  // as many as 2^64 has, so that names sort as numbers do
+constexpr std::string_view kSeen = "seen";
 constexpr std::string_view kZstd = ".zst";
 
 bool allowed(char c) {
@@ -81,6 +82,10 @@ std::string lease_name(const ActionKey& key, std::uint64_t fence) {
   return lease_dir(key) + std::string(kFenceDigits - digits.size(), '0') + digits;
 }
 
+std::string lease_seen_name(const ActionKey& key) {
+  return lease_dir(key).append(kSeen);
+}
+
 std::string queue_name(std::string_view id) {
   return std::string(kQueue).append(id);
 }
@@ -112,6 +117,13 @@ std::optional<LeaseName> parse_lease(std::string_view name) {
   const auto fence = whole_number<std::uint64_t>(rest->substr(65));
   if (!key || !fence) return std::nullopt;
   return LeaseName{*key, *fence};
+}
+
+std::optional<ActionKey> parse_lease_seen(std::string_view name) {
+  const auto rest = gather(kLeases, name);
+  if (!rest || rest->size() <= 64 || (*rest)[64] != '/' || rest->substr(65) != kSeen)
+    return std::nullopt;
+  return ActionKey::from_hex(rest->substr(0, 64));
 }
 
 std::optional<std::string> parse_queue(std::string_view name) {

@@ -4,6 +4,7 @@
 //   v1/blobs/<ab>/<sha256>           a blob's raw bytes
 //   v1/blobs/<ab>/<sha256>.zst       the same as one zstd frame; readers take either
 //   v1/leases/<ab>/<key>/<fence>     one generation of the lease of a key; fences have 20 digits
+//   v1/leases/<ab>/<key>/seen        what that row was like at some time (garbage collection)
 //   v1/queue/<id>                    an action that waits for a builder
 //   v1/marks/<ab>/<sha256>           when a blob was first seen without an entry (garbage
 //   collection)
@@ -39,6 +40,7 @@ std::string blob_name(const Digest& digest, bool compressed);
 std::string mark_name(const Digest& digest);
 std::string lease_dir(const ActionKey& key);  // ends in '/'
 std::string lease_name(const ActionKey& key, std::uint64_t fence);
+std::string lease_seen_name(const ActionKey& key);
 std::string queue_name(std::string_view id);  // `id`: a name of one part
 
 struct BlobName {
@@ -55,6 +57,7 @@ std::optional<ActionKey> parse_entry(std::string_view name);
 std::optional<BlobName> parse_blob(std::string_view name);
 std::optional<Digest> parse_mark(std::string_view name);
 std::optional<LeaseName> parse_lease(std::string_view name);
+std::optional<ActionKey> parse_lease_seen(std::string_view name);
 std::optional<std::string> parse_queue(std::string_view name);
 
 }  // namespace nc::tier

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/number.hpp"
 #include "cache/tier/layout.hpp"
+#include "cache/tier/lease_sweep.hpp"
 #include "cache/tier/zstd_stream.hpp"
 
 namespace nc::tier {
@@ -184,6 +185,9 @@ Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
   Engine& engine = deps_.link.engine();
   const Millis now = deps_.clock.wall_ms();
   Collected result;
+  NC_ASSIGN(const LeaseSweep leases, sweep_leases(engine, deps_.clock, grace_ms, dry_run));
+  result.leases = leases.rows;
+  result.leases_removed = leases.removed;
   // Marks first, then blobs, then entries: what becomes named meanwhile is seen as such, and what
   // is uploaded meanwhile is not looked at.
   std::unordered_set<Digest, Sha256Hash> marked;

@@ -73,10 +73,11 @@ class Survey {
     std::uint64_t unused = 0;                         // blobs that no entry names
     std::uint64_t marked = 0;                         // of these: seen so for the first time now
     std::uint64_t removed = 0, removed_bytes = 0;
+    std::uint64_t leases = 0, leases_removed = 0;  // rows of leases, see lease_sweep.hpp
   };
   // Blobs that no entry names go once they have been so for `grace_ms`: each is marked, in the
   // tier, when it is first seen unused; whoever is about to name it removes the mark first.
-  // `dry_run`: counts what would go.
+  // Rows of leases go that have not changed for so long. `dry_run`: counts what would go.
   Result<Collected> collect(Millis grace_ms, bool dry_run);
 
  private:

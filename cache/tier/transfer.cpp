@@ -218,9 +218,10 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
     return Sent::kUnsigned;
   }
   // The first one stays, if it is one that can be used: what is no good must not mask this one.
+  bool damaged = false;
   if (const auto text = link.peek(entry_name(key), Manifest::kMaxBytes); text.ok()) {
-    Blame ignored;
-    const auto theirs = believe(link, key, *text, ignored);
+    Blame blame;
+    const auto theirs = believe(link, key, *text, blame);
     const bool serves =
         theirs.ok() &&
         (!deps_.trust.serves || deps_.trust.serves(*theirs, manifest.name_space, link.name()).ok());
@@ -229,8 +230,14 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
       NC_ASSIGN(whole, has_blob(link, theirs->outputs[i]));
     }
     if (whole) return Sent::kKnown;
+    damaged = !theirs.ok() && !blame.refused;
   } else if (sick(text.error())) {
     return text.error();
+  } else {
+    damaged = !text.is(Code::kNotFound);
+  }
+  if (damaged) {  // its blobs may be, too: none is taken for whole by its size
+    for (const auto& output : manifest.outputs) link.note_damaged(output.digest);
   }
   NC_TRY(link.within_budget());
   std::vector<const Output*> known;

@@ -134,6 +134,10 @@ Result<int> prune_tier(Context& context) {
                     dry_run ? "Would remove" : "Removed",
                     counted(static_cast<double>(removed), "blob", "blobs"),
                     format_size(count_of(swept, "removed_bytes")), waiting));
+    if (const auto leases = count_of(swept, "leases_removed"); leases > 0) {
+      print(fmt::format("{} {} of hosts that are gone.\n", dry_run ? "Would remove" : "Removed",
+                        counted(static_cast<double>(leases), "lease", "leases")));
+    }
   }
   return print_tier_rows(context, got, dry_run ? "Would remove" : "Removed", dry_run,
                          bj::object{{"collected", std::move(swept)}});

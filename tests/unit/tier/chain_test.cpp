@@ -158,6 +158,24 @@ TEST_F(ChainTest, MissingAndDamagedBlobsAreWrittenAnewByTheNextWhoBuilds) {
   }
 }
 
+TEST_F(ChainTest, BlobsOfADamagedEntryAreWrittenAnewWithIt) {
+  build(entry);
+  const auto blob = blob_name(entry.manifest.outputs[1].digest, false);
+  const auto good = objects->get(blob)->bytes;
+  const auto other = make_entry("other", {"x"}).manifest.to_json();
+  for (const std::string& damage : {std::string("{"), other, std::string(2 << 20, 'x')}) {
+    TierBox builder;
+    builder.add(objects, "file:///shared");
+    builder.connect();
+    objects->put(entry_name(entry.manifest.key), damage);
+    objects->put(blob, std::string(good.size(), 'x'));
+    ASSERT_TRUE(builder.put(entry));
+    builder.chain->published(entry.manifest.key);
+    builder.deliver();
+    EXPECT_EQ(objects->get(blob)->bytes, good);
+  }
+}
+
 TEST_F(ChainTest, EachFailureHasItsCounter) {
   build(entry);
   const auto ask = [&](const Fault& fault) {

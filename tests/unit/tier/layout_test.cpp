@@ -27,6 +27,7 @@ TEST(Layout, NamesAreReadBack) {
     EXPECT_TRUE(lease_name(kKey, fence).starts_with(lease_dir(kKey)));
   }
   EXPECT_LT(lease_name(kKey, 9), lease_name(kKey, 10));
+  EXPECT_EQ(parse_lease_seen(lease_seen_name(kKey)), kKey);
   EXPECT_EQ(parse_queue(queue_name("00-a.b")), "00-a.b");
   for (const auto& name : {entry_name(kKey), blob_name(kKey, true), mark_name(kKey),
                            lease_name(kKey, 7), queue_name("x")}) {
@@ -44,6 +45,9 @@ TEST(Layout, OtherNamesAreNone) {
   EXPECT_FALSE(parse_blob("v1/blobs/" + ab + "/" + hex + ".gz"));
   EXPECT_FALSE(parse_lease(lease_dir(kKey) + "7"));
   EXPECT_FALSE(parse_lease(lease_dir(kKey) + "99999999999999999999"));  // over 2^64
+  EXPECT_FALSE(parse_lease(lease_seen_name(kKey)));
+  EXPECT_FALSE(parse_lease_seen(lease_name(kKey, 1)));
+  EXPECT_FALSE(parse_lease_seen(lease_seen_name(kKey) + "x"));
   EXPECT_FALSE(parse_queue("v1/queue/a/b"));
   EXPECT_FALSE(parse_queue("v1/queue/"));
 }

@@ -127,6 +127,40 @@ TEST_F(SurveyTest, PruneRemovesEntriesThatFit) {
   EXPECT_EQ(survey(a).collect(kGrace, false).value().marked, 2U);
 }
 
+TEST_F(SurveyTest, RowsOfLeasesGoWhenNothingChangesInThem) {
+  const ActionKey dead = Sha256::of(as_bytes("dead"));
+  const ActionKey live = Sha256::of(as_bytes("live"));
+  const ActionKey ended = Sha256::of(as_bytes("ended"));
+  for (const std::uint64_t fence : {1, 2}) objects->put(lease_name(dead, fence), "whatever");
+  objects->put(lease_name(live, 1), "beat 1");
+  objects->put(lease_seen_name(ended), "1 1 x");
+  auto got = survey(a).collect(kGrace, true).value();
+  EXPECT_EQ(got.leases, 2U);
+  EXPECT_FALSE(objects->get(lease_seen_name(dead)));
+  EXPECT_TRUE(objects->get(lease_seen_name(ended)));
+  EXPECT_EQ(survey(a).collect(kGrace, false).value().leases_removed, 0U);
+  EXPECT_FALSE(objects->get(lease_seen_name(ended)));
+  a.clock.advance(kGrace - 1);
+  objects->put(lease_name(live, 1), "beat 2");
+  EXPECT_EQ(survey(a).collect(kGrace, false).value().leases_removed, 0U);
+  a.clock.advance(1);
+  EXPECT_EQ(survey(a).collect(kGrace, true).value().leases_removed, 1U);
+  EXPECT_TRUE(objects->get(lease_name(dead, 1)));
+  got = survey(a).collect(kGrace, false).value();
+  EXPECT_EQ(got.leases, 2U);
+  EXPECT_EQ(got.leases_removed, 1U);
+  for (const std::uint64_t fence : {1, 2}) EXPECT_FALSE(objects->get(lease_name(dead, fence)));
+  EXPECT_TRUE(objects->get(lease_name(live, 1)));
+  // A successor begins anew, whatever the wall clock of whoever looks.
+  objects->put(lease_name(live, 2), "beat 1");
+  objects->put(lease_seen_name(live), "99999999999999 1 x");
+  a.clock.advance(kGrace);
+  EXPECT_EQ(survey(a).collect(kGrace, false).value().leases_removed, 0U);
+  a.clock.advance(kGrace);
+  EXPECT_EQ(survey(a).collect(kGrace, false).value().leases_removed, 1U);
+  EXPECT_EQ(objects->list(std::string(kLeases), "", 10).objects.size(), 0U);
+}
+
 TEST_F(SurveyTest, ATierThatFailsSaysSo) {
   engine->script(Call::kList, {.code = Code::kUnavailable});
   EXPECT_TRUE(survey(a).verify("", 10, false, false).is(Code::kUnavailable));
