@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from daemon_support import Client, Home, eventually, key_of
+from daemon_support import Answer, Client, Home, digest, eventually, key_of, manifest
+from places import Place
 
 PERIOD = "10s"  # no daemon is starved for so long, however busy the machine
 SHORT = "2s"  # for tests that wait for it to pass
@@ -28,8 +29,10 @@ def entry_bytes(name: str) -> dict[str, bytes]:
 
 
 class Host(Home):
-    def __init__(self, tiers: list[str], settings: dict[str, str]) -> None:
+    def __init__(self, tiers: list[str], settings: dict[str, str], place: Place | None = None) -> None:
         super().__init__()
+        self.place = place
+        self.before_start = place.go if place else None
         self.settings = {
             "NEURONCACHE_TIERS": ",".join(tiers),
             "NEURONCACHE_TRUST": "any",
@@ -65,20 +68,34 @@ class Cluster:
         self.notes.mkdir()
         self.hosts: list[Host] = []
         self.ranks: list[Any] = []
+        self.host_of: dict[int, Host] = {}  # by the rank's number
 
-    def add(self, tiers: list[str] | None = None, env: dict[str, str] | None = None, **settings: str) -> Host:
-        """One more host; `env` are further variables of its daemon's environment."""
+    def add(
+        self,
+        tiers: list[str] | None = None,
+        env: dict[str, str] | None = None,
+        place: Place | None = None,
+        disk: str = "",
+        **settings: str,
+    ) -> Host:
+        """One more host; `env` are further variables of its daemon's environment, `disk` is the size of its store's."""
         names = {f"NEURONCACHE_{name.upper()}": text for name, text in settings.items()}
-        host = Host(tiers or [f"file://{self.tier}"], names | (env or {}))
+        host = Host(tiers or [f"file://{self.tier}"], names | (env or {}), place)
         self.hosts.append(host)
+        if disk:
+            assert place is not None
+            host.store.mkdir(mode=0o700)
+            place.mount_small_disk(host.store, disk)
         host.start()
         return host
 
     def run(self, host: Host, names: list[str], **how: Any) -> Any:
         """A rank: a process that needs all of `names`, in an order of its own."""
         context = multiprocessing.get_context("fork")
-        rank = context.Process(target=rank_main, args=(host.socket, names, self.notes, len(self.ranks)), kwargs=how)
+        number = len(self.ranks)
+        rank = context.Process(target=rank_main, args=(host, names, self.notes, number), kwargs=how)
         rank.start()
+        self.host_of[number] = host
         self.ranks.append(rank)
         return rank
 
@@ -90,11 +107,14 @@ class Cluster:
             assert rank.exitcode in (0, -signal.SIGKILL), self.logs()
 
     def noted(self, what: str) -> list[str]:
-        """The names that were `begun` or `built`, one for each time."""
+        """The names that were `begun`, `built`, or built and `unsaved`, one for each time."""
         return sorted(path.name.split(".")[0] for path in self.notes.glob(f"*.{what}.*"))
 
     def noted_by(self, what: str) -> list[int]:
         return [int(path.name.split(".")[2]) for path in self.notes.glob(f"*.{what}.*")]
+
+    def digests(self, name: str) -> set[str]:
+        return {digest(data) for data in entry_bytes(name).values()}
 
     def logs(self) -> str:
         return "\n".join(host.log_text() for host in self.hosts)
@@ -124,9 +144,11 @@ class Cluster:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def rank_main(socket: str, names: list[str], notes: Path, number: int, **how: Any) -> None:
+def rank_main(host: Host, names: list[str], notes: Path, number: int, **how: Any) -> None:
     try:
-        Rank(socket, notes, number, **how).run(names)
+        if host.place is not None:
+            host.place.go()
+        Rank(host.socket, notes, number, **how).run(names)
     except BaseException as error:  # whatever it is, the test has to see it
         print(f"rank {number}: {error!r}", flush=True)
         os._exit(1)
@@ -162,8 +184,8 @@ class Rank:
                     if answer["state"] == "hit":
                         self.check(name, answer)
                         break
-                    if answer["state"] == "lease":
-                        self.build(name, answer["lease"])
+                    if answer["state"] == "lease" and not self.build(name, answer["lease"]):
+                        break  # it goes on with what it built
                     ticket = answer.get("ticket")
                 except (OSError, AssertionError) as error:
                     if not self.patient:
@@ -174,7 +196,8 @@ class Rank:
             else:
                 raise TimeoutError(f"no entry for {name}")
 
-    def build(self, name: str, lease: dict[str, Any]) -> None:
+    def build(self, name: str, lease: dict[str, Any]) -> bool:
+        """False: it could not be stored."""
         assert self.client is not None
         self.note(name, "begun")
         if self.die:
@@ -183,9 +206,25 @@ class Rank:
         time.sleep(self.build_s)
         if self.patient:  # the daemon may be another by now
             assert eventually(self.connected)
-        answer = self.client.commit(name, lease, entry_bytes(name))
+        answer = self.commit(name, lease)
+        if answer.status == 507:
+            why = {"key": key_of(name), "fence": lease["fence"], "class": "disk_full", "message": "the disk is full"}
+            self.client.call("POST", f"/v1/leases/{lease['id']}/fail", why)
+            self.note(name, "unsaved")
+            return False
         assert answer.status in (200, 201), answer.body
         self.note(name, "built")
+        return True
+
+    def commit(self, name: str, lease: dict[str, Any]) -> Answer:
+        assert self.client is not None
+        blobs = entry_bytes(name)
+        for data in blobs.values():
+            answer = self.client.put_blob(data, f"?lease={lease['id']}")
+            if answer.status not in (200, 201):
+                return answer
+        target = f"/v1/actions/{key_of(name)}?lease={lease['id']}&fence={lease['fence']}"
+        return self.client.call("PUT", target, manifest(name, blobs))
 
     def connected(self) -> bool:
         try:

@@ -16,9 +16,10 @@ FAULTS = ("busy", "denied", "garbage", "short", "other", "lost", "refused")
 class Proxy(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port: int, share: float, seed: int) -> None:
+    def __init__(self, port: int, share: float, seed: int, faults: tuple[str, ...]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = port  # of what is behind
+        self.faults = faults
         self.share = share
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
@@ -27,7 +28,7 @@ class Proxy(http.server.ThreadingHTTPServer):
 
     def next_fault(self) -> str:
         with self.lock:
-            fault = self.random.choice(FAULTS) if self.random.random() < self.share else "none"
+            fault = self.random.choice(self.faults) if self.random.random() < self.share else "none"
             self.done[fault] += 1
             return fault
 
@@ -85,8 +86,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def proxy(port: int, share: float, seed: int) -> Iterator[Proxy]:
-    made = Proxy(port, share, seed)
+def proxy(port: int, share: float, seed: int, faults: tuple[str, ...] = FAULTS) -> Iterator[Proxy]:
+    made = Proxy(port, share, seed, faults)
     thread = threading.Thread(target=made.serve_forever, daemon=True)
     thread.start()
     try:

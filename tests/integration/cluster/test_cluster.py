@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 
 import faulty_proxy
 import tier_servers
@@ -11,75 +10,6 @@ from cluster_support import SHORT, Cluster, eventually, keys
 from daemon_support import key_of
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-
-
-def cold(cluster: Cluster, hosts: int, ranks: int, count: int) -> None:
-    names = keys(count)
-    for _ in range(ranks):
-        for host in cluster.hosts[:hosts]:
-            cluster.run(host, names)
-    cluster.join()
-    assert cluster.noted("begun") == names
-    assert cluster.noted("built") == names
-    cluster.settled()
-    stats = [host.stats() for host in cluster.hosts]
-    assert sum(s["counters"]["builds"] for s in stats) == count
-    assert sum(s["cluster"]["taken"] for s in stats) == count
-    for s in stats:
-        counters = s["counters"]
-        assert counters["hits"] + counters["waits"] + counters["builds"] >= ranks * count
-        assert counters["failures"] == counters["bypasses"] == 0
-        assert s["cluster"]["lost"] == s["cluster"]["takeovers"] == s["cluster"]["alone"] == 0
-
-
-def test_three_hosts_build_each_key_once_over_a_directory(cluster: Cluster) -> None:
-    for _ in range(3):
-        cluster.add()
-    cold(cluster, 3, 8, 20)
-    assert cluster.lease_objects() == []
-
-
-def test_three_hosts_build_each_key_once_over_s3(cluster: Cluster) -> None:
-    with tier_servers.moto() as url:
-        for _ in range(3):
-            cluster.add([f"s3://tier-bucket/fleet?endpoint={url}&region=us-east-1"], CREDENTIALS)
-        cold(cluster, 3, 4, 8)
-
-
-def test_a_killed_builder_costs_one_build(cluster: Cluster) -> None:
-    for _ in range(2):
-        cluster.add()
-    names = keys(4)
-    cluster.run(cluster.hosts[0], names, die=True)
-    for host in cluster.hosts:
-        for _ in range(3):
-            cluster.run(host, names)
-    cluster.join()
-    assert cluster.noted("built") == names
-    assert len(cluster.noted("begun")) <= len(names) + 1
-    cluster.settled()
-    assert cluster.lease_objects() == []
-
-
-def test_a_killed_daemon_is_succeeded(cluster: Cluster) -> None:
-    dead, well = cluster.add(cluster_lease_period=SHORT), cluster.add(cluster_lease_period=SHORT)
-    names = keys(1)
-    builder = cluster.run(dead, names, build_s=120)
-    assert eventually(lambda: cluster.noted("begun") == names)
-    waiter = cluster.run(well, names)
-    assert eventually(lambda: well.stats()["cluster"]["waiting"] == 1)
-    dead.kill()
-    os.kill(builder.pid, signal.SIGKILL)
-    waiter.join(60)
-    assert waiter.exitcode == 0
-    assert cluster.noted("built") == names
-    assert well.stats()["cluster"]["takeovers"] == 1
-    # The dead one comes back, gives back what it held, and has what the other built.
-    dead.start()
-    cluster.run(dead, names)
-    cluster.join()
-    assert cluster.noted("built") == names
-    cluster.settled()
 
 
 def test_a_daemon_that_restarts_keeps_its_lease(cluster: Cluster) -> None:

@@ -199,6 +199,7 @@ class Home:
         self.store = self.dir / "store"
         self.log = self.dir / "daemon.log"
         self.started: list[subprocess.Popen[bytes]] = []
+        self.before_start: Callable[[], None] | None = None  # called in the daemon's process
 
     def command(self, *flags: str) -> list[str]:
         return [str(PROGRAM), "--socket", self.socket, "--dir", str(self.store), *flags]
@@ -210,7 +211,12 @@ class Home:
     def start(self, *flags: str, wait: bool = True) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                self.command(*flags), stdin=subprocess.DEVNULL, stderr=log, env=self.environment(), cwd="/"
+                self.command(*flags),
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                env=self.environment(),
+                cwd="/",
+                preexec_fn=self.before_start,
             )
         self.started.append(process)
         if wait:

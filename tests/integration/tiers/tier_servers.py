@@ -41,10 +41,18 @@ def program(*names: str) -> Path:
     raise AssertionError(f"none of {', '.join(names)} is there; `./x build` unpacks them into {SERVERS}")
 
 
+def reachable(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
 def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        if reachable("127.0.0.1", port):
             return
         assert process.poll() is None, f"the server ended: {log.read_text()}"
         time.sleep(0.02)
