@@ -1,6 +1,7 @@
 #include "bucketing/padding/analyse.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -132,6 +133,21 @@ bool has_states(std::string_view name) {
   return kNames.contains(name);
 }
 
+// Operators that make something else than finite numbers out of finite ones: whatever the memory
+// held, the variance of one element, a quotient by a singular matrix.
+bool may_be_infinite(std::string_view name) {
+  static const std::set<std::string_view> kNames = {
+      "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
+      "var",   "var_mean",   "std",           "std_mean",       "prod",      "linalg_vector_norm"};
+  return kNames.contains(name) || name.find("triangular") != std::string_view::npos ||
+         name.find("cdist") != std::string_view::npos;
+}
+
+bool is_infinite(const Arg& a) {
+  const auto* d = std::get_if<double>(&a.v);
+  return d != nullptr && !std::isfinite(*d);
+}
+
 }  // namespace
 
 Results unchanged(const Call& call) {
@@ -149,12 +165,14 @@ Results unchanged(const Call& call) {
     const auto size = p.pool().constant(p.size(x, wrap(call.integer(end - 2, 0), x.rank())));
     if (at != nullptr && size && *at > *size) args[end] = Arg{*size};
   }
-  bool finite = rule != nullptr;
+  bool finite = rule != nullptr && !may_be_infinite(name);
   const std::function<void(const Arg&)> look = [&](const Arg& a) {
     if (a.ref() != nullptr) finite = finite && p.claims().at(a.ref()->id).any().is_finite();
     if (a.list() != nullptr) std::for_each(a.list()->begin(), a.list()->end(), look);
+    if (is_infinite(a)) finite = false;
   };
   for (const Arg& a : args) look(a);
+  for (const auto& [kwarg, a] : call.kwargs()) look(a);
   const auto count = static_cast<int64_t>(call.node().outs.size());
   const int64_t first = call.node().several
                             ? p.emit_several(call.op(), count, std::move(args), call.kwargs())

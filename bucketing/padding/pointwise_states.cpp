@@ -279,8 +279,8 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
     return join(s[0], s[2]).in(out);
   }
   if ((name == "copy" || name == "fill") && s.size() == 2) return s[1].in(out);
-  // A third number is a factor of the second operand (alpha); what is claimed below must not depend
-  // on it.
+  // A third number is a factor of the second operand (alpha, by place or by name); what is claimed
+  // below must not depend on it.
   const bool scaled = (name == "add" || name == "sub" || name == "rsub") && s.size() == 3;
   if (!scaled && !(name == "div" && overload.find("mode") != std::string_view::npos)) {
     if (auto r = folded(name, s)) return r->in(out);

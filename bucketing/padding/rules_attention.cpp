@@ -3,6 +3,7 @@
 // Padded keys get weight 0 by the mask; their values are finite, so they add nothing. Padded
 // queries and batches make rows that nobody reads, but such a row must not be masked as a whole: it
 // would be NaN.
+#include <algorithm>
 #include <limits>
 
 #include "bucketing/padding/rule.hpp"
@@ -30,6 +31,12 @@ std::optional<int64_t> true_rows(Pass& p, const Value& q) {
   return p.mask({q.dims[0], {}, q.dims[2], {}}, places);
 }
 
+// Padding comes behind everything, so what is true has the same coordinates as without it.
+bool behind(const Dim& dim) {
+  return std::none_of(dim.begin() + (dim.empty() ? 0 : 1), dim.end(),
+                      [](const Factor& f) { return f.padded; });
+}
+
 // The mask argument that makes `a` right, and whether the operator still has to be causal.
 std::pair<Arg, bool> mask_argument(Pass& p, const Attention& a) {
   const Dim& keys = a.k.dims[2];
@@ -38,6 +45,8 @@ std::pair<Arg, bool> mask_argument(Pass& p, const Attention& a) {
   const Expr query_size = p.product(queries);
   const Dtype dtype = a.q.dtype;
   const bool padded_keys = a.k.padded(2);
+  if (a.causal && (!behind(queries) || !behind(keys)))
+    refuse("causal attention over a merged dimension that is padded inside");
   const bool rows_hide_keys = a.causal && !a.mask && p.same(keys, queries);
   if (a.mask) {
     const Layout all = {a.q.dims[0], a.q.dims[1], queries, keys};

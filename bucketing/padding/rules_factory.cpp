@@ -1,4 +1,6 @@
 // Tensors made of nothing but sizes and numbers.
+#include <algorithm>
+
 #include "bucketing/padding/rule.hpp"
 
 namespace nc::padding {
@@ -6,6 +8,45 @@ namespace {
 
 Kwargs type_of(const Call& call) {
   return {{"dtype", Arg{call.type().dtype}}, {"device", call.pass().device()}};
+}
+
+// The dimensions as they lie in memory, outermost first, when they are dense but in another order
+// than usual: what is made like a transposed tensor. Else nothing.
+std::vector<size_t> order_in_memory(const Call& call, const std::vector<Expr>& sizes) {
+  Pass& p = call.pass();
+  const auto& strides = call.type().strides;
+  if (strides.size() != sizes.size()) return {};
+  std::vector<size_t> order;
+  std::vector<bool> used(sizes.size(), false);
+  Expr expected = p.num(1);
+  while (order.size() < sizes.size()) {
+    size_t d = sizes.size();
+    while (d-- > 0 && (used[d] || p.unified(strides[d]) != expected)) {
+    }
+    if (d >= sizes.size()) return {};
+    used[d] = true;
+    order.insert(order.begin(), d);
+    expected = p.pool().mul(expected, sizes[d]);
+  }
+  return std::is_sorted(order.begin(), order.end()) ? std::vector<size_t>() : order;
+}
+
+// Full of one number, and laid out in memory as in the graph: some operators are particular about
+// strides.
+int64_t full_like(const Call& call, const std::vector<Expr>& sizes, const Arg& value) {
+  Pass& p = call.pass();
+  const std::vector<size_t> order = order_in_memory(call, sizes);
+  if (order.empty())
+    return p.emit("aten.full.default", {Pass::size_list(sizes), value}, type_of(call));
+  std::vector<Expr> outer_first;
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    outer_first.push_back(sizes[order[i]]);
+    back[order[i]] = static_cast<int64_t>(i);
+  }
+  const int64_t id =
+      p.emit("aten.full.default", {Pass::size_list(outer_first), value}, type_of(call));
+  return p.emit("aten.permute.default", {Pass::ref(id), Pass::int_list(back)});
 }
 
 Results filled(const Call& call, const Arg& value) {
@@ -34,7 +75,7 @@ Results filled(const Call& call, const Arg& value) {
   else
     refuse("a fill value that is no number");
   const State state = State::constant(scalar).in(call.type().dtype);
-  const int64_t id = p.emit("aten.full.default", {Pass::size_list(sizes), value}, type_of(call));
+  const int64_t id = full_like(call, sizes, value);
   std::optional<Scalar> uniform;
   if (state.value()) uniform = *state.value();
   return one(p.result(id, p.fresh(sizes, state), call.type(), state, uniform));

@@ -141,6 +141,12 @@ Results pointwise(const Call& call) {
     const bool number = std::holds_alternative<Expr>(value.v);
     if (value.ref() != nullptr || number)
       refuse(fmt::format("the argument {} varies with the sizes", name));
+    // What a factor by name (alpha, value) does to constants is left open: it counts as an operand.
+    if (const auto* i = std::get_if<int64_t>(&value.v)) {
+      operands.push_back({args.size(), std::nullopt, State::constant(*i)});
+    } else if (const auto* d = std::get_if<double>(&value.v)) {
+      operands.push_back({args.size(), std::nullopt, State::constant(*d)});
+    }
   }
   if (symbolic) op = with_tensor(op);
   if (symbolic && call.name() == "clamp") {  // both bounds are tensors or none

@@ -224,6 +224,69 @@ TEST(PaddingEngine, WhatIsKnownHoldsForForwardSymbolsWhateverTheBackwardGraphCal
   EXPECT_TRUE(has(a.at("backward"), R"(["//","s1",2])")) << text(a.at("backward"));
 }
 
+TEST(PaddingEngine, AFactorGivenByNameIsNoOne) {
+  const std::string type = tensor(R"("s0","s1",8)");
+  const std::string ones = node("aten.full.default", R"([{"v":1},{"v":2},8],1)", type);
+  const std::string sizes = R"(,{"kind":"symbol","type":{"int":"s0"}})"
+                            R"(,{"kind":"symbol","type":{"int":"s1"}})";
+  const auto sum = [&](const std::string& factor) {
+    const std::string add =
+        R"({"op":"aten.add.Tensor","a":[{"v":3},{"v":3}])" + factor + R"(,"out":)" + type + "}";
+    const js::value a =
+        ask(graph({kX + sizes, ones + "," + add, R"({"v":4})"}), R"(,"claims":true)");
+    return text(a.at("forward").at("claims").as_array().back());
+  };
+  EXPECT_NE(sum("").find(R"("c")"), std::string::npos) << sum("");
+  const std::string scaled = sum(R"(,"k":{"alpha":{"f":"0x1p-1"}})");
+  EXPECT_EQ(scaled.find(R"("c")"), std::string::npos) << scaled;
+  EXPECT_NE(scaled.find("finite"), std::string::npos) << scaled;
+}
+
+TEST(PaddingEngine, WhatMemoryHeldIsNotTakenForFinite) {
+  const std::string nodes =
+      node("aten.new_empty_strided.default", R"({"v":1},[4,4],[4,1])", tensor("4,4"));
+  const js::value a = ask(graph({kX + "," + input(tensor("4,4"), "primal"), nodes, R"({"v":2})"}),
+                          R"(,"claims":true)");
+  ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
+  EXPECT_NE(text(a.at("forward").at("claims").as_array().back()).find(R"("data":"any")"),
+            std::string::npos)
+      << text(a);
+}
+
+TEST(PaddingEngine, WhatIsFullOfANumberLiesInMemoryAsItDid) {
+  const auto full = [](const std::string& strides) {
+    const std::string type = R"({"t":"float32","d":["s0","s1",8],"s":[)" + strides + "]}";
+    const std::string nodes = node("aten.full_like.default", R"({"v":0},1)", type);
+    return ask(graph({kX, nodes, R"({"v":1})"}));
+  };
+  EXPECT_FALSE(has(full(R"(["*","s1",8],8,1)"), "aten.permute"));
+  const js::value turned = full(R"(1,["*","s0",8],"s0")");
+  EXPECT_TRUE(has(turned, R"("aten.full.default","a":[[{"e":"s1"},8,{"e":"s0"}],1])"))
+      << text(turned);
+  EXPECT_TRUE(has(turned, R"("aten.permute.default","a":[{"v":)")) << text(turned);
+  EXPECT_TRUE(has(turned, "[2,0,1]")) << text(turned);
+}
+
+TEST(PaddingEngine, CausalAttentionWantsPaddingBehindEverything) {
+  const auto attention = [](const std::string& length, const std::string& view) {
+    const std::string size = R"("s0",2,)" + length + ",8";
+    const std::string nodes =
+        node("aten.view.default", R"({"v":0},[)" + view + "]", tensor(size)) +
+        R"(,{"op":"aten._scaled_dot_product_flash_attention_for_cpu.default","a":[{"v":3},{"v":3},{"v":3},{"f":"0x0p+0"},true],"outs":[)" +
+        tensor(size) + "," + tensor(R"("s0",2,)" + length) + "]}";
+    const std::string x = input(tensor(R"("s0",2,2,"s1",8)"));
+    const std::string sizes = R"(,{"kind":"symbol","type":{"int":"s0"}})"
+                              R"(,{"kind":"symbol","type":{"int":"s1"}})";
+    return ask(graph({(length == R"("s1")" ? input(tensor(R"("s0",2,"s1",8)")) : x) + sizes, nodes,
+                      R"({"v":4})"}));
+  };
+  const js::value plain = attention(R"("s1")", R"({"v":1},2,{"v":2},8)");
+  EXPECT_TRUE(plain.as_object().contains("forward")) << text(plain);
+  const js::value merged = attention(R"(["*",2,"s1"])", R"({"v":1},2,-1,8)");
+  ASSERT_TRUE(merged.as_object().contains("refusal")) << text(merged);
+  EXPECT_TRUE(has(merged, "padded inside")) << text(merged);
+}
+
 TEST(PaddingEngine, TheSameRequestHasTheSameAnswer) {
   const std::string g =
       graph({kX, node("aten._softmax.default", R"({"v":0},1,false)", tensor(R"("s0","s1",8)")),
