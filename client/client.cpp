@@ -269,6 +269,17 @@ Result<bool> Client::record(std::string_view recording, const RecordedAction& ac
   return json::boolean(o, "recorded");
 }
 
+Status Client::record_lost(std::string_view recording, const RecordedAction& action,
+                           const std::string& why) {
+  const std::string target = fmt::format("{}/{}/actions/{}", protocol::kRecordings,
+                                         codec::escape(recording), action.key.hex());
+  const json::bj::object body{
+      {"label", action.label}, {"compiler", action.compiler}, {"lost", why}};
+  auto answer = impl_->send("POST", target, json::serialize(body));
+  if (!answer.ok()) return std::move(answer).error();
+  return {};
+}
+
 Result<RecordedAction> Client::recorded(std::string_view recording, const ActionKey& key) {
   NC_ASSIGN(const json::bj::object o,
             impl_->get(fmt::format("{}/{}/actions/{}", protocol::kRecordings,

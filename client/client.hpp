@@ -88,6 +88,10 @@ class Client {
   // ---- Recorded actions, and the queue of those that somebody is to build ----
   // True: it was not in this recording yet. Its inputs must have been uploaded (kNotFound).
   Result<bool> record(std::string_view recording, const RecordedAction& action);
+  // Notes an action that cannot be recorded (key, label, compiler), and why: who builds the
+  // recording again is told that it is not whole.
+  Status record_lost(std::string_view recording, const RecordedAction& action,
+                     const std::string& why);
   Result<RecordedAction> recorded(std::string_view recording, const ActionKey& key);
   Result<std::vector<RecordingInfo>> recordings();
   Result<RecordedPage> recorded_actions(std::string_view recording, std::string_view after,

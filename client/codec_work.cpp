@@ -117,14 +117,16 @@ RecordedPage recorded_page(const bj::object& o) {
   each_object(o, "actions", [&page](const bj::object& a) {
     page.actions.push_back({json::text(a, "key"), json::text(a, "label"), json::text(a, "compiler"),
                             json::natural(a, "bytes"), json::natural(a, "build_ms"),
-                            json::integer(a, "recorded_ms"), json::boolean(a, "built")});
+                            json::integer(a, "recorded_ms"), json::boolean(a, "built"),
+                            json::text(a, "lost")});
   });
   if (std::string next = json::text(o, "next"); !next.empty()) page.next = std::move(next);
   return page;
 }
 
 Enqueued enqueued(const bj::object& o) {
-  return {json::natural(o, "queued"), json::natural(o, "already"), json::natural(o, "built")};
+  return {json::natural(o, "queued"), json::natural(o, "already"), json::natural(o, "built"),
+          json::natural(o, "lost")};
 }
 
 QueuePage queue_page(const bj::object& o) {

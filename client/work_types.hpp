@@ -40,6 +40,7 @@ struct RecordedPage {
     std::uint64_t build_ms = 0;  // how long its build took; 0: not known
     Millis recorded_ms = 0;
     bool built = false;  // there is an entry
+    std::string lost;    // why it cannot be built again, "" when it can
   };
   std::vector<Action> actions;
   std::optional<std::string> next;
@@ -49,6 +50,7 @@ struct Enqueued {
   std::uint64_t queued = 0;
   std::uint64_t already = 0;  // waiting or being built
   std::uint64_t built = 0;    // there is an entry, nothing to do
+  std::uint64_t lost = 0;     // cannot be built again
 };
 
 struct QueueCounts {

@@ -82,6 +82,7 @@ constexpr std::array kRoutes = {
     reader_of_all(get("/v1/recordings/{name}/actions/{key}", sync<get_recorded>)),
     writer_of_all({Method::kPut, "/v1/recordings/{name}/actions/{key}", BodyKind::kJson, kLarge,
                    Lane::kSlow, sync<record_action>}),
+    writer_of_all(post("/v1/recordings/{name}/actions/{key}", kSmall, sync<record_lost>)),
     reader_of_all(get("/v1/recordings/{name}/outcomes", sync<list_outcomes>)),
     writer_of_all(post("/v1/recordings/{name}/outcomes", kSmall, sync<move_outcomes>)),
     Route{Method::kDelete, "/v1/recordings/{name}/outcomes", BodyKind::kNone, 0, Lane::kQuick,

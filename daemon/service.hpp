@@ -133,6 +133,7 @@ HttpResponse list_builds(Service& service, const HttpRequest& request);
 
 // ---- Recorded actions and their queue (work_handlers.cpp) ----
 HttpResponse record_action(Service& service, const HttpRequest& request);
+HttpResponse record_lost(Service& service, const HttpRequest& request);
 HttpResponse get_recorded(Service& service, const HttpRequest& request);
 HttpResponse list_recordings(Service& service, const HttpRequest& request);
 HttpResponse list_recorded(Service& service, const HttpRequest& request);

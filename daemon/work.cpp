@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <boost/json.hpp>
+#include <fmt/format.h>
 
 #include "base/log.hpp"
 #include "cache/json_fields.hpp"
@@ -32,7 +33,8 @@ std::string RecordedAction::encode() const {
                                   {"compiler", compiler},
                                   {"bytes", bytes},
                                   {"build_ms", build_ms},
-                                  {"recorded_ms", recorded_ms}});
+                                  {"recorded_ms", recorded_ms},
+                                  {"lost", lost}});
 }
 
 std::optional<RecordedAction> RecordedAction::decode(std::string_view text) {
@@ -46,7 +48,8 @@ std::optional<RecordedAction> RecordedAction::decode(std::string_view text) {
       .text("compiler", action.compiler)
       .integer("bytes", action.bytes, 0, JsonFields::kMaxInteger)
       .integer("build_ms", action.build_ms, 0, JsonFields::kMaxInteger)
-      .integer("recorded_ms", action.recorded_ms, 0, JsonFields::kMaxInteger);
+      .integer("recorded_ms", action.recorded_ms, 0, JsonFields::kMaxInteger)
+      .text("lost", action.lost);
   if (!fields.done().ok() || version != kVersion) return std::nullopt;
   return action;
 }
@@ -131,7 +134,7 @@ Result<bool> Work::record(const std::string& name, const ActionRecord& action) {
     if (error.code == Code::kNotFound) error.action = "upload the inputs before the record";
     return error;
   }
-  RecordedAction row{action.key, action.label, action.compiler, action.bytes(), 0, now};
+  RecordedAction row{action.key, action.label, action.compiler, action.bytes(), 0, now, ""};
   if (const auto built = store_.peek(action.key); built.ok() && *built)
     row.build_ms = (*built)->build_ms;
   Changes changes;
@@ -148,6 +151,24 @@ Result<bool> Work::record(const std::string& name, const ActionRecord& action) {
   }
   write(kRecordingTable, std::move(changes));
   return fresh;
+}
+
+bool Work::record_lost(const std::string& name, RecordedAction action) {
+  action.recorded_ms = clock_.wall_ms();
+  if (const auto built = store_.peek(action.key); built.ok() && *built)
+    action.build_ms = (*built)->build_ms;
+  Changes changes;
+  {
+    MutexLock lock(mutex_);
+    const Actions& actions = recordings_[name];
+    const auto known = actions.find(action.key);
+    if (known != actions.end() && known->second.lost.empty()) return false;
+    changes.push_back({row_key(name, action.key), action.encode()});
+    put(name, std::move(action));
+    bound(changes);
+  }
+  write(kRecordingTable, std::move(changes));
+  return true;
 }
 
 Result<ActionRecord> Work::find(const ActionKey& key) {
@@ -213,29 +234,39 @@ Status Work::forget(const std::string& name) {
 void Work::put(const std::string& name, RecordedAction action) {
   const ActionKey key = action.key;
   Actions& actions = recordings_[name];
-  const bool fresh = !actions.contains(key);
-  if (fresh) {
+  hold(action);  // before the old one lets go of the same
+  if (const auto known = actions.find(key); known == actions.end()) {
     ++rows_;
-    Held& held = held_[key];
-    if (held.recordings++ == 0) {
-      held.hold = store_.hold(ActionRecord::entry_key(key));
-      held.bytes = action.bytes;
-      bytes_ += action.bytes;
-    }
+  } else {
+    let_go(known->second);
   }
   actions[key] = std::move(action);
 }
 
+void Work::hold(const RecordedAction& action) {
+  if (!action.lost.empty()) return;
+  Held& held = held_[action.key];
+  if (held.recordings++ > 0) return;
+  held.hold = store_.hold(ActionRecord::entry_key(action.key));
+  held.bytes = action.bytes;
+  bytes_ += action.bytes;
+}
+
+void Work::let_go(const RecordedAction& action) {
+  if (!action.lost.empty()) return;
+  const auto held = held_.find(action.key);
+  if (--held->second.recordings > 0) return;
+  bytes_ -= held->second.bytes;
+  held_.erase(held);
+}
+
 void Work::erase(const std::string& name, const ActionKey& key, Changes& changes) {
   const auto recording = recordings_.find(name);
-  recording->second.erase(key);
+  const auto action = recording->second.find(key);
+  let_go(action->second);
+  recording->second.erase(action);
   if (recording->second.empty()) recordings_.erase(recording);
   --rows_;
-  const auto held = held_.find(key);
-  if (--held->second.recordings == 0) {
-    bytes_ -= held->second.bytes;
-    held_.erase(held);
-  }
   changes.push_back({row_key(name, key), std::nullopt});
 }
 
@@ -256,9 +287,18 @@ void Work::bound(Changes& changes) {
   std::sort(rows.begin(), rows.end(),
             [](const Row& a, const Row& b) { return a.recorded_ms < b.recorded_ms; });
   for (const Row& row : rows) {
-    const bool needed = row.recorded_ms < oldest_kept || bytes_ > max_bytes_ || rows_ > kMaxActions;
-    if (!needed) return;
-    erase(row.name, row.key, changes);
+    if (row.recorded_ms < oldest_kept || rows_ > kMaxActions) {
+      erase(row.name, row.key, changes);
+    } else if (bytes_ > max_bytes_) {
+      RecordedAction& action = recordings_[row.name][row.key];
+      let_go(action);
+      action.bytes = 0;
+      action.lost = fmt::format("its inputs were dropped, as all together had more than {}",
+                                format_size(max_bytes_));
+      changes.push_back({row_key(row.name, row.key), action.encode()});
+    } else {
+      return;
+    }
   }
 }
 

@@ -2,8 +2,9 @@
 // build; both written down. Thread-safe; everything may wait for the disk.
 //
 // What a recording names is kept from eviction. It is bounded: what was recorded longest ago goes,
-// when it is older than recordings_ttl, when the inputs together have more than recordings_bytes,
-// or beyond kMaxActions.
+// when it is older than recordings_ttl, or beyond kMaxActions; when the inputs together have more
+// than recordings_bytes, the inputs go, and the name stays with the reason, so that nobody takes a
+// part of a recording for the whole.
 #pragma once
 
 #include <atomic>
@@ -29,6 +30,7 @@ struct RecordedAction {  // as it is listed
   std::uint64_t bytes = 0;     // of its inputs
   std::uint64_t build_ms = 0;  // how long its build took; 0: not known
   Millis recorded_ms = 0;      // the last time
+  std::string lost;            // why it cannot be built again, "" when it can
 
   std::string encode() const;  // the record in the table "recordings", without the key
   static std::optional<RecordedAction> decode(std::string_view text);
@@ -49,6 +51,9 @@ class Work final : public LeaseFollower {
   // ---- Recordings ----
   // True: it was not in this recording yet. kNotFound: an input was not uploaded.
   Result<bool> record(const std::string& name, const ActionRecord& action) NC_EXCLUDES(mutex_);
+  // Notes an action that was needed under this name but could not be kept (`lost` says why). False:
+  // it is recorded already.
+  bool record_lost(const std::string& name, RecordedAction action) NC_EXCLUDES(mutex_);
   // kNotFound when it was never recorded, or forgotten.
   Result<ActionRecord> find(const ActionKey& key);
 
@@ -90,6 +95,8 @@ class Work final : public LeaseFollower {
   using Changes = std::vector<Store::RecordChange>;
 
   void put(const std::string& name, RecordedAction action) NC_REQUIRES(mutex_);
+  void hold(const RecordedAction& action) NC_REQUIRES(mutex_);
+  void let_go(const RecordedAction& action) NC_REQUIRES(mutex_);
   void erase(const std::string& name, const ActionKey& key, Changes& changes) NC_REQUIRES(mutex_);
   void bound(Changes& changes) NC_REQUIRES(mutex_);
   void write(std::string_view table, Changes changes);

@@ -56,7 +56,7 @@ js::object counts_json(const WorkQueue::Counts& counts) {
 }
 
 struct Enqueued {
-  std::size_t queued = 0, already = 0, built = 0;
+  std::size_t queued = 0, already = 0, built = 0, lost = 0;
 };
 
 Status enqueue(Service& service, const ActionKey& key, const std::string& label,
@@ -85,6 +85,11 @@ Status enqueue_recording(Service& service, const std::string& name, Enqueued& su
   for (;;) {
     NC_ASSIGN(const auto page, service.work.actions(name, after, kPage));
     for (const RecordedAction& action : page) {
+      const auto there = service.store.peek(action.key);
+      if (!action.lost.empty() && there.ok() && !*there) {
+        ++sums.lost;
+        continue;
+      }
       NC_TRY(enqueue(service, action.key, action.label, action.compiler, sums));
     }
     if (page.size() < kPage) return {};
@@ -183,6 +188,24 @@ HttpResponse record_action(Service& service, const HttpRequest& request) {
   return answer({{"recorded", *fresh}}, *fresh ? 201 : 200);
 }
 
+HttpResponse record_lost(Service& service, const HttpRequest& request) {
+  auto name = recording_name(request.outer);
+  if (!name.ok()) return HttpResponse::error(name.error());
+  auto object = body_of(request);
+  if (!object.ok()) return HttpResponse::error(object.error());
+  RecordedAction action;
+  action.key = *ActionKey::from_hex(request.arg);
+  JsonFields fields(*object, "the body");
+  fields.require("lost");
+  fields.text("label", action.label).text("compiler", action.compiler).text("lost", action.lost);
+  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
+  if (action.lost.empty()) {
+    return HttpResponse::error({Code::kInvalid, "the body does not say why the action is lost",
+                                "send the reason, or PUT the whole record"});
+  }
+  return answer({{"noted", service.work.record_lost(*name, std::move(action))}});
+}
+
 HttpResponse get_recorded(Service& service, const HttpRequest& request) {
   auto record = service.work.find(*ActionKey::from_hex(request.arg));
   if (!record.ok()) return HttpResponse::error(record.error());
@@ -223,6 +246,7 @@ HttpResponse list_recorded(Service& service, const HttpRequest& request) {
                              {"bytes", one.bytes},
                              {"build_ms", one.build_ms},
                              {"recorded_ms", one.recorded_ms},
+                             {"lost", one.lost},
                              {"built", entry.ok() && entry->has_value()}});
   }
   js::value next;
@@ -267,7 +291,10 @@ HttpResponse enqueue_work(Service& service, const HttpRequest& request) {
     done = enqueue(service, record->key, record->label, record->compiler, sums);
   }
   if (!done.ok()) return HttpResponse::error(done.error());
-  return answer({{"queued", sums.queued}, {"already", sums.already}, {"built", sums.built}});
+  return answer({{"queued", sums.queued},
+                 {"already", sums.already},
+                 {"built", sums.built},
+                 {"lost", sums.lost}});
 }
 
 HttpResponse list_queue(Service& service, const HttpRequest& request) {

@@ -108,6 +108,7 @@ class Parser {
         break;
       case Role::kLogfile:
         command_.logfile = *value;
+        command_.logfile_named = true;
         break;
       case Role::kRetry:
         command_.retry_failed = true;

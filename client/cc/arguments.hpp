@@ -34,6 +34,7 @@ struct Command {
   std::vector<std::string> inputs;  // in order
   std::string output = "file.neff";
   std::string logfile = "log-neuron-cc.txt";
+  bool logfile_named = false;                // by the caller
   std::map<std::string, std::string> flags;  // canonical name -> the right-most value; in the key
   std::vector<std::string> unknown;        // words of flags that the table does not have, in order
   std::vector<std::string> unknown_files;  // of these words, those that name files

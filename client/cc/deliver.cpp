@@ -31,9 +31,18 @@ void print(int fd, std::string_view bytes) {
   }
 }
 
+// What is stored no longer, because somebody took its file away, is to be built again like what is
+// damaged. The daemon saw it when it was asked for the bytes, and has dropped the entry.
+Error as_damage(Error error) {
+  if (error.code == Code::kNotFound) error.code = Code::kDigestMismatch;
+  return error;
+}
+
 Result<std::string> text_of(client::Client& client, const client::BlobPlace& blob) {
   if (blob.inline_bytes) return *blob.inline_bytes;
-  return client.download(blob.output.digest, kMaxText);
+  auto text = client.download(blob.output.digest, kMaxText);
+  if (!text.ok()) return as_damage(std::move(text).error());
+  return text;
 }
 
 // A blob that comes neither as a path nor with the answer is fetched into a file of ours.
@@ -49,7 +58,7 @@ Status place_fetched(client::Client& client, const client::BlobPlace& blob,
     return {};
   });
   Status done =
-      fetched.ok() ? place({path, {}}, expected, destination) : Status(std::move(fetched).error());
+      fetched.ok() ? place({path, {}}, expected, destination) : as_damage(fetched.error());
   ::unlink(path.c_str());
   return done;
 }
@@ -104,6 +113,9 @@ Status deliver(const Session& session, client::Client& client, const client::Acq
     const auto appends = hit.manifest.meta.find(kLogAppends);
     const Status logged = place_log(texts[kLog], session.command.logfile,
                                     appends != hit.manifest.meta.end() && appends->second == "1");
+    // A side file is not missed; what becomes of a command whose own log cannot be written is the
+    // compiler's to say.
+    if (!logged.ok() && session.command.logfile_named) return logged;
     if (!logged.ok()) say(logged.error().message);
   }
   print(STDOUT_FILENO, texts[kStdout]);

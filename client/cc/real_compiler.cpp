@@ -64,21 +64,6 @@ bool is_self(const RealCompiler& candidate, const RealCompiler& self) {
          (candidate.size == self.size && same_bytes(candidate.resolved, self.resolved));
 }
 
-Result<RealCompiler> from_setting(const std::string& path, const RealCompiler& self) {
-  const std::string what = fmt::format("the real compiler NEURONCACHE_REAL_CC = {}", path);
-  const auto found = look(path);
-  if (!found)
-    return Error{Code::kInvalid, what + " does not exist",
-                 "give the path of the neuronx-cc to run, or unset it to take the next on PATH"};
-  if (!found->regular)
-    return Error{Code::kInvalid, what + " is not a program that may be run",
-                 "give the path of the neuronx-cc to run, or unset it to take the next on PATH"};
-  if (is_self(found->compiler, self))
-    return Error{Code::kInvalid, what + " is the wrapper of neuroncache itself",
-                 "give the path of the neuronx-cc that came with the Neuron SDK"};
-  return found->compiler;
-}
-
 }  // namespace
 
 Chain Chain::parse(std::string_view text) {
@@ -114,6 +99,24 @@ bool Chain::contains(const FileId& id) const {
   return std::ranges::find(tried, id) != tried.end();
 }
 
+Result<RealCompiler> compiler_at(const std::string& path, const std::string& self,
+                                 const std::string& what) {
+  const auto me = look(self);
+  const auto found = look(path);
+  std::string trouble;
+  if (!found) {
+    trouble = "does not exist";
+  } else if (!found->regular) {
+    trouble = "is not a program that may be run";
+  } else if (is_self(found->compiler, me ? me->compiler : RealCompiler{})) {
+    trouble = "is the wrapper of neuroncache itself";
+  } else {
+    return found->compiler;
+  }
+  return Error{Code::kInvalid, fmt::format("{} {} {}", what, path, trouble),
+               "give the path of the neuronx-cc that came with the Neuron SDK"};
+}
+
 Result<RealCompiler> find_real_compiler(const std::string& setting, const std::string& path_list,
                                         const std::string& self, const Chain& chain) {
   if (chain.depth >= kMaxChain)
@@ -121,9 +124,10 @@ Result<RealCompiler> find_real_compiler(const std::string& setting, const std::s
                  fmt::format("neuronx-cc leads back to itself ({} starts in a row)", chain.depth),
                  "a program named neuronx-cc on PATH runs the wrapper again; take it off PATH or "
                  "set NEURONCACHE_REAL_CC to the neuronx-cc of the Neuron SDK"};
+  if (!setting.empty())
+    return compiler_at(setting, self, "the real compiler NEURONCACHE_REAL_CC =");
   const auto me = look(self);
   const RealCompiler mine = me ? me->compiler : RealCompiler{};
-  if (!setting.empty()) return from_setting(setting, mine);
 
   std::optional<RealCompiler> again;  // tried before: a compiler that runs neuronx-cc itself
   std::size_t begin = 0;

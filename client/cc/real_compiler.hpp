@@ -40,6 +40,11 @@ struct RealCompiler {
   std::int64_t mtime_ns = 0;
 };
 
+// The compiler at a path; kInvalid, in a sentence that begins with `what` and the path, when that
+// is no program or the wrapper (`self`: of the running program).
+Result<RealCompiler> compiler_at(const std::string& path, const std::string& self,
+                                 const std::string& what);
+
 // `setting`: the setting real_cc, "" for none. `self`: of the running program. Errors, each with
 // what to do: kNotFound no compiler; kConflict a chain that leads to itself; kInvalid real_cc is
 // not a program or is the wrapper.

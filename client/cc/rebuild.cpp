@@ -312,10 +312,11 @@ class Rebuild {
 
 Result<KnownCompiler> choose_compiler(const CompilerSearch& search, const std::string& wanted) {
   if (!wanted.empty() && wanted.find('/') == std::string::npos) return of_version(search, wanted);
-  const std::string& setting = wanted.empty() ? search.setting : wanted;
-  NC_ASSIGN(RealCompiler compiler,
-            find_real_compiler(setting, variable(search.env, "PATH"), search.self, {}));
-  return know(search, std::move(compiler));
+  auto compiler = wanted.empty() ? find_real_compiler(search.setting, variable(search.env, "PATH"),
+                                                      search.self, {})
+                                 : compiler_at(wanted, search.self, "the compiler");
+  if (!compiler.ok()) return std::move(compiler).error();
+  return know(search, *std::move(compiler));
 }
 
 bool recorded_with(const client::RecordedAction& record, const CompilerIdentity& compiler) {

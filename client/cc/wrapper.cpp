@@ -91,7 +91,14 @@ class Run {
     if (Status found = find_compiler(session_, real_cc); !found.ok()) return fail(found.error());
     session_.command.compiler_arguments.assign(argv_.begin() + (argv_.empty() ? 0 : 1),
                                                argv_.end());
-    if (nested || (on.ok() && !*on)) return become_compiler(session_);
+    if (nested) return become_compiler(session_);
+    if (on.ok() && !*on) {
+      if (!variable(session_.env, kUncachedVariable).empty()) {
+        parse();
+        if (session_.command.kind == Command::Kind::kCompile) note_uncached("off");
+      }
+      return become_compiler(session_);
+    }
     parse();
     if (session_.command.kind == Command::Kind::kPassThrough) return become_compiler(session_);
     if (!trouble.empty()) return without_cache(trouble);
@@ -223,7 +230,13 @@ class Run {
     if (recording_.empty() || !session_.settings.boolean("record_inputs")) return status;
     const std::string name = recording_.substr(0, recording_.find('~'));
     const Status done = record_action(session_, *client_, name, flags_variable_);
-    if (!done.ok()) say("not recorded: " + done.error().text());
+    if (done.ok()) return status;
+    say("not recorded: " + done.error().text());
+    client::RecordedAction action;
+    action.key = session_.action.key;
+    action.label = session_.action.label;
+    action.compiler = "neuronx-cc " + session_.identity.version();
+    ignore_error(client_->record_lost(name, action, done.error().message), "it has been said");
     return status;
   }
 

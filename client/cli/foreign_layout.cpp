@@ -62,6 +62,8 @@ bool is_directory(const std::string& path) {
 // What is wrong with a file that should be there; empty: nothing.
 std::string trouble_with(const std::string& path) {
   std::error_code ec;
+  // What somebody with leave to write the cache points at may be any file that we can read.
+  if (fs::is_symlink(fs::symlink_status(path, ec))) return "is a symbolic link";
   if (!fs::is_regular_file(path, ec)) return "is no file";
   if (fs::file_size(path, ec) == 0) return "is empty";
   return ec ? "cannot be read" : "";

@@ -89,7 +89,13 @@ class Planner {
   Status add_action(const Selection& selection, const client::RecordedPage::Action& listed) {
     const auto key = ActionKey::from_hex(listed.key);
     if (!key) return Error{Code::kInvalid, fmt::format("'{}' is no key", listed.key), ""};
+    if (!listed.lost.empty()) return add_lost(selection, listed, *key);
     auto record = client_.recorded(selection.recording, *key);
+    if (record.is(Code::kNotFound)) {
+      client::RecordedPage::Action lost = listed;
+      lost.lost = record.error().message;
+      return add_lost(selection, lost, *key);
+    }
     if (!record.ok()) return std::move(record).error().context(listed.label);
     static const std::vector<std::string> as_recorded{std::string(kAsRecorded)};
     const auto& compilers = selection.compilers.empty() ? as_recorded : selection.compilers;
@@ -99,6 +105,34 @@ class Planner {
         NC_TRY(add_item(*record, listed, compiler, target == kAsRecorded ? "" : target));
       }
     }
+    return {};
+  }
+
+  // Of an action that is only known by name nothing can be built, but it may be there.
+  Status add_lost(const Selection& selection, const client::RecordedPage::Action& listed,
+                  const ActionKey& key) {
+    if (!shard_.has(key) || !keys_.insert(key).second) return {};
+    RebuildItem item;
+    item.action.key = key;
+    item.action.kind = "neff";
+    item.action.label = listed.label;
+    item.action.program = "neuronx-cc";
+    item.action.compiler = listed.compiler;
+    item.obstacle = listed.lost;
+    const auto entry = client_.manifest(key);
+    if (!entry.ok() && !entry.is(Code::kNotFound)) return entry.error();
+    if (entry.ok()) {
+      item.action.parts = entry->parts;
+      item.action.name_space = entry->name_space;
+      item.action.kind = entry->kind;
+      item.target = target_of(item.action);
+    }
+    const auto as_recorded = [](const std::vector<std::string>& wanted) {
+      return wanted.empty() || wanted == std::vector<std::string>{std::string(kAsRecorded)};
+    };
+    item.there = entry.ok() && as_recorded(selection.compilers) && as_recorded(selection.targets);
+    if (item.there) item.obstacle.clear();
+    items_.push_back(std::move(item));
     return {};
   }
 
@@ -179,8 +213,16 @@ Result<std::vector<client::RecordedAction>> recorded_actions(client::Client& cli
     for (const auto& action : page.actions) {
       const auto key = ActionKey::from_hex(action.key);
       if (!key) return Error{Code::kInvalid, fmt::format("'{}' is no key", action.key), ""};
-      NC_ASSIGN(client::RecordedAction record, client.recorded(recording, *key));
-      out.push_back(std::move(record));
+      if (action.lost.empty()) {
+        NC_ASSIGN(client::RecordedAction record, client.recorded(recording, *key));
+        out.push_back(std::move(record));
+      } else {
+        client::RecordedAction lost;
+        lost.key = *key;
+        lost.label = action.label;
+        lost.compiler = action.compiler;
+        out.push_back(std::move(lost));
+      }
     }
     if (!page.next) return out;
     after = *page.next;

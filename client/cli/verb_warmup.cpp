@@ -104,8 +104,13 @@ Result<int> do_work(Context& context) {
       order.commands.push_back(run.command);
       continue;
     }
-    NC_ASSIGN(const WarmReport part, run_recorded(context, run));
-    add(part, report);
+    auto part = run_recorded(context, run);
+    if (part.ok()) {
+      add(*part, report);
+    } else {  // the others need not wait for its mending
+      note(fmt::format("{}: {}", cc::quote_words(run.command), part.error().text()));
+      if (report.status.value_or(0) == 0) report.status = kFailed;
+    }
   }
   NC_ASSIGN(Session session,
             Session::open(context, dry ? Session::Need::kRead : Session::Need::kChange));
@@ -132,6 +137,9 @@ Result<int> write_plan(Context& context) {
   constexpr std::uint32_t kMode = 0644;
   const std::string recording = context.option("recording").value_or(kRecording);
   const std::string file = *context.option("write-plan");
+  if (real_filesystem().stat(file).ok())
+    return Error{Code::kConflict, fmt::format("{} is there already", file),
+                 "name another file, or remove it; plans are edited by hand, so none is replaced"};
   NC_ASSIGN(Session session, Session::open(context, Session::Need::kRead));
   if (session.source() == Session::Source::kNone)
     return Error{Code::kNotFound, "there is no store, and so no recording", ""};

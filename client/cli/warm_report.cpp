@@ -189,6 +189,8 @@ std::string warm_tab(const WarmReport& report) {
                fmt::format("{}", static_cast<double>(o.build_ms) / 1000), o.failure_class,
                o.miss.cause, fmt::format("{}", fmt::join(names, ","))});
   }
+  for (const Uncached& one : report.uncached)
+    table.add({"", "uncached", "neff", one.label, "", "", "", one.why, ""});
   return table.tab();
 }
 

@@ -23,7 +23,7 @@ struct WarmCounts {
 struct Uncached {
   std::string label, why;
   std::size_t times = 1;
-  bool wanted() const { return why == "no_cache"; }  // the caller said so
+  bool wanted() const { return why == "no_cache" || why == "off"; }  // the caller said so
 };
 // Of lines "label TAB why": equal ones together, in order.
 std::vector<Uncached> uncached_of(std::string_view lines);

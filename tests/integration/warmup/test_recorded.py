@@ -207,6 +207,21 @@ targets = ["trn1", "trn3"]
         parts += [(one["label"], one["compiler"]) for one in report["actions"]]
     assert len(parts) == 6 and {label for label, _ in parts} == {"a.pb", "m1x128.pb", "m8x16.pb"}
     assert warm.json("warmup", "--plan", str(plan))[:2] == (0, {"needed": 6, "there": 6})
+    again = warm.verb("warmup", "--write-plan", str(plan), "--recording", "r")
+    assert again.status != 0 and "is there already" in again.err and "m{batch}x{length}" in plan.read_text()
+    # One that cannot be started does not keep the others from running.
+    plan.write_text(
+        """version = 1
+[[run]]
+recording = "sizes"
+command = ["/nowhere/train"]
+[[run]]
+recording = "sizes"
+command = ["sh", "run.sh", "m3x4"]
+"""
+    )
+    status, counts, report = warm.json("warmup", "--plan", str(plan))
+    assert status == 1 and counts == {"needed": 1, "built": 1}
     plan.write_text("version = 1\n[[build]]\nrecordings = 'r'\n")
     wrong = warm.verb("warmup", "--plan", str(plan))
     assert wrong.status == 2 and "did you mean recording?" in wrong.err
@@ -221,7 +236,34 @@ def test_what_is_compiled_without_the_cache_is_seen(warm: Warm) -> None:
     assert report["uncached"][0]["label"] == "a.pb" and "/nowhere/x.sock" in report["uncached"][0]["why"]
     done = warm.verb("replay", "--fail-on-miss", "--", *outside)
     assert done.status == 4 and "compiled without the cache" in done.out
+    lines = warm.verb("warmup", "--format", "tab", "--", *outside).out.splitlines()
+    assert "uncached" in lines[-1].split("\t") and "a.pb" in lines[-1].split("\t")
     # Who says so gets it, and nobody is at fault.
-    asked = ["env", "NEURON_CC_FLAGS=--no_cache", *command]
-    status, counts, report = warm.json("warmup", "--", *asked)
-    assert (status, counts) == (0, {}) and report["uncached"][0]["why"] == "no_cache"
+    for word, why in {"NEURON_CC_FLAGS=--no_cache": "no_cache", "NEURONCACHE=0": "off"}.items():
+        status, counts, report = warm.json("warmup", "--", "env", word, *command)
+        assert (status, counts) == (0, {}) and report["uncached"][0]["why"] == why
+
+
+def test_a_part_is_not_taken_for_the_whole(warm: Warm) -> None:
+    # A directory as input is compiled, stored, and cannot be recorded.
+    (warm.work / "model").mkdir()
+    warm.input("model/graph.pb", b"module of a directory")
+    script = "neuronx-cc compile model/graph.pb model --target trn2 --output d.neff >/dev/null 2>&1"
+    assert warm.verb("warmup", "--recording", "r", "--", "sh", "-c", script).status == 0
+    record(warm, "a")
+    status, counts, report = rebuild(warm)
+    assert (status, counts) == (1, {"needed": 2, "built": 1, "unfinished": 1})
+    assert "not a file" in next(one["message"] for one in report["actions"] if one["outcome"] == "unfinished")
+    dry = warm.check(
+        warm.verb("warmup", "--recorded", "--recording", "r", "--dry-run", "--format", "json"), "warmup-dry-run"
+    )
+    assert dry["counts"] == {"there": 1, "build": 0, "cannot": 1, "unknown": 0}
+    # While its entry is there nothing is missing.
+    assert warm.verb("warmup", "--recording", "r", "--", "sh", "-c", script).status == 0
+    assert rebuild(warm)[:2] == (0, {"needed": 2, "there": 2})
+    # Inputs that went for want of room.
+    assert warm.verb("config", "set", "--live", "recordings_bytes", "1").status == 0
+    assert warm.verb("prune", "--kind", "neff").status == 0
+    status, counts, report = rebuild(warm)
+    assert (status, counts) == (1, {"needed": 2, "unfinished": 2})
+    assert any("dropped" in one["message"] for one in report["actions"])

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from wrapper_support import Home
+from wrapper_support import STUB, Home
 
 DEEP = b"module {" + b"{" * 100_000
 HOSTILE = {
@@ -92,3 +92,23 @@ def test_a_stored_output_that_rots_is_built_again(home: Home, size: int) -> None
     assert output.read_bytes() == good and home.compiles() == 2
     assert home.compile(script=script).ours == [] and home.compiles() == 2
     assert output.read_bytes() == good
+
+
+@pytest.mark.parametrize("size", [100_000, 3_000_000])
+def test_a_stored_output_that_somebody_took_away_is_built_again(home: Home, size: int) -> None:
+    script = {"size": size}
+    assert home.compile(script=script).status == 0
+    good = (home.work / "out.neff").read_bytes()
+    stored_file(home, good).unlink()
+    ran = home.compile(script=script)
+    assert ran.status == 0 and home.compiles() == 2
+    assert (home.work / "out.neff").read_bytes() == good
+    assert home.compile(script=script).ours == [] and home.compiles() == 2
+
+
+def test_a_log_that_cannot_be_written_is_the_compilers_business(home: Home) -> None:
+    place = home.work / "nowhere" / "l.txt"
+    direct = home.compile("--logfile", str(place), program=str(STUB / "neuronx-cc"))
+    assert home.compile().status == 0
+    ran = home.compile("--logfile", str(place))
+    assert ran.status == direct.status and len(ran.ours) == 1 and str(place) in ran.ours[0]

@@ -144,10 +144,10 @@ TEST_F(ClientBuilds, AWorkerTakesAJob) {
 TEST_F(ClientBuilds, ListsAreRead) {
   server.push(json_step(200, R"({"recordings":[{"name":"r","actions":2,"bytes":9,"first_ms":1,)"
                              R"("last_ms":2}]})"));
-  server.push(json_step(200, R"({"actions":[{"key":"k","built":true}],"next":"k"})"));
+  server.push(json_step(200, R"({"actions":[{"key":"k","built":true,"lost":"why"}],"next":"k"})"));
   server.push(json_step(200, R"({"counts":{"queued":1},"jobs":[{"key":"k","state":"failed",)"
                              R"("class":"killed","number":5}],"next":5})"));
-  server.push(json_step(200, R"({"queued":1,"already":2,"built":3})"));
+  server.push(json_step(200, R"({"queued":1,"already":2,"built":3,"lost":4})"));
   server.push(json_step(200, R"({"removed":6})"));
   server.push(json_step(200, R"({"budget_bytes":10,"running":[{"lease":"l","bytes":4,)"
                              R"("elapsed_s":2.5}],"waiting":[{"waited_s":3}]})"));
@@ -155,11 +155,14 @@ TEST_F(ClientBuilds, ListsAreRead) {
   EXPECT_EQ(client.recordings()->at(0).actions, 2U);
   const auto page = client.recorded_actions("r", "", 10);
   EXPECT_TRUE(page->actions.at(0).built);
+  EXPECT_EQ(page->actions.at(0).lost, "why");
   EXPECT_EQ(page->next, "k");
   const auto queue = client.queue("failed", 0, 10);
   EXPECT_EQ(queue->jobs.at(0).failure_class, "killed");
   EXPECT_EQ(queue->next, 5U);
-  EXPECT_EQ(client.enqueue_recording("r")->already, 2U);
+  const auto enqueued = client.enqueue_recording("r");
+  EXPECT_EQ(enqueued->already, 2U);
+  EXPECT_EQ(enqueued->lost, 4U);
   EXPECT_EQ(*client.clear_queue(), 6U);
   const auto builds = client.builds();
   EXPECT_EQ(builds->running.at(0).since_s, 2.5);

@@ -222,12 +222,38 @@ TEST_F(WorkRequests, RecordingsKeepTheirInputsAndAreBounded) {
   ASSERT_TRUE(h.settings.change("recordings_bytes", "15").ok());
   h.service.work.configure(h.settings.copy());
   EXPECT_EQ(h.store.held(entry), 0U) << "the older one goes";
-  EXPECT_EQ(get("/v1/recordings/other").status, 404);
-  EXPECT_EQ(get("/v1/recordings/run").status, 200);
+  const auto lost = get("/v1/recordings/other");
+  ASSERT_EQ(lost.status, 200) << "but its name stays";
+  EXPECT_NE(lost.json.at("actions").at(0).at("lost").as_string(), "");
+  EXPECT_EQ(get("/v1/recordings/run").json.at("actions").at(0).at("lost").as_string(), "");
+  EXPECT_EQ(post("/v1/queue", R"({"recording":"other"})").json.at("lost").as_int64(), 1);
+  Work again(h.store, h.clock);
+  FakeRandom random;
+  ASSERT_TRUE(again.restore(LeaseTable{h.clock, random, {}}, true).ok());
+  EXPECT_NE(again.actions("other", std::nullopt, 10).value().at(0).lost, "");
+  ASSERT_TRUE(h.settings.change("recordings_bytes", "1000").ok());
+  h.service.work.configure(h.settings.copy());
+  record("a", "other");
+  EXPECT_EQ(h.store.held(entry), 1U) << "recorded again, it is whole";
+  EXPECT_EQ(get("/v1/recordings/other").json.at("actions").at(0).at("lost").as_string(), "");
   h.clock.advance(Millis{31} * 24 * 3'600'000);
   h.service.work.maintain();
   EXPECT_EQ(get("/v1/recordings").json.at("recordings").as_array().size(), 0U);
   EXPECT_TRUE(h.store.records("recordings").value().empty());
+}
+
+TEST_F(WorkRequests, WhatCannotBeRecordedIsNoted) {
+  const std::string place = "/v1/recordings/run/actions/" + h.key("a");
+  EXPECT_EQ(post(place, R"({"label":"a"})").status, 400) << "a reason is wanted";
+  const auto noted = post(place, R"({"label":"a","compiler":"c 1","lost":"it names a directory"})");
+  ASSERT_EQ(noted.status, 200);
+  EXPECT_TRUE(noted.json.at("noted").as_bool());
+  const auto row = get("/v1/recordings/run").json.at("actions").at(0);
+  EXPECT_EQ(row.at("lost").as_string(), "it names a directory");
+  EXPECT_EQ(row.at("compiler").as_string(), "c 1");
+  record("b");
+  const auto late = post("/v1/recordings/run/actions/" + h.key("b"), R"({"lost":"late"})");
+  EXPECT_FALSE(late.json.at("noted").as_bool()) << "what is recorded stays so";
 }
 
 TEST(ActionRecord, LimitsAreChecked) {
