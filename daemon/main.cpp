@@ -5,9 +5,13 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/safe_path.hpp"
+#include "cache/tier/mirror.hpp"
 #include "daemon/cluster_door.hpp"
 #include "daemon/detach.hpp"
 #include "daemon/listener.hpp"
@@ -189,6 +193,15 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   return served;
 }
 
+// Not a daemon's life at all: engines are ours, so `neuroncache import` has us copy.
+int copy_bucket(const Options& options, Starter& starter) {
+  const auto copied = tier::mirror_bucket(options.copy_bucket, options.into);
+  if (!copied.ok()) return starter.failed(copied.error().text()), kFailed;
+  fmt::print(stderr, "copied {} objects, {}; {} left out whose names are no paths\n",
+             copied->objects, format_size(copied->bytes), copied->left_out);
+  return 0;
+}
+
 int run(std::span<char* const> arguments) {
   prepare_process();
   Starter starter;
@@ -198,6 +211,7 @@ int run(std::span<char* const> arguments) {
   if (!options.ok()) return starter.failed(options.error().text()), kUsage;
   if (options->help) return std::fputs(help_text().c_str(), stdout), 0;
   if (options->version) return std::puts("neuroncached " NC_VERSION), 0;
+  if (!options->copy_bucket.empty()) return copy_bucket(*options, starter);
   auto settings = read_settings(*options);
   if (!settings.ok()) return starter.failed(settings.error().text()), kUsage;
 

@@ -28,6 +28,13 @@ bool* own_flag(Options& options, std::string_view flag) {
   return nullptr;
 }
 
+std::string* own_value(Options& options, std::string_view flag) {
+  if (flag == "--config") return &options.config;
+  if (flag == "--copy-bucket") return &options.copy_bucket;
+  if (flag == "--into") return &options.into;
+  return nullptr;
+}
+
 const SettingSpec* setting_of(std::string_view flag) {
   for (const SettingSpec& spec : setting_table()) {
     if (flag_of(spec.name) == flag) return &spec;
@@ -49,7 +56,8 @@ Result<Options> parse_options(std::span<const char* const> arguments) {
       continue;
     }
     const SettingSpec* spec = setting_of(flag);
-    if (spec == nullptr && flag != "--config") {
+    std::string* const own = own_value(options, flag);
+    if (spec == nullptr && own == nullptr) {
       if (!argument.starts_with("-")) {
         return Error{Code::kInvalid, fmt::format("unexpected argument '{}'", argument),
                      "see neuroncached --help"};
@@ -68,10 +76,13 @@ Result<Options> parse_options(std::span<const char* const> arguments) {
                    "see neuroncached --help"};
     }
     if (spec == nullptr) {
-      options.config = value;
+      *own = value;
     } else {
       options.settings[std::string(spec->name)] = value;
     }
+  }
+  if (options.copy_bucket.empty() != options.into.empty()) {
+    return Error{Code::kInvalid, "--copy-bucket and --into go together", "see neuroncached --help"};
   }
   return options;
 }
@@ -85,6 +96,9 @@ std::string help_text() {
       "  --detach            run in the background; returns when it is ready, or another one is\n"
       "  --exit-with-parent  end when the process that started this one ends\n"
       "  --config FILE       the settings file (TOML)\n"
+      "  --copy-bucket s3://BUCKET/PREFIX --into DIR\n"
+      "                      copy the objects into this directory, and end; `neuroncache import` "
+      "uses it\n"
       "  --version, --help\n"
       "\n"
       "Settings (also NEURONCACHE_<NAME> in the environment, and the settings file):\n"

@@ -12,6 +12,7 @@ namespace nc::daemon {
 struct Options {
   std::map<std::string, std::string> settings;  // by setting name
   std::string config;                           // --config
+  std::string copy_bucket, into;                // copy that bucket into this directory, and end
   bool detach = false;
   bool exit_with_parent = false;
   bool help = false;

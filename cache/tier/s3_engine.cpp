@@ -39,7 +39,7 @@ Result<std::string> hash_of(Source& source, std::uint64_t offset, std::uint64_t 
 class S3Engine final : public Engine {
  public:
   S3Engine(const TierAddress& address, EngineDeps deps)
-      : shown_(address.shown), deps_(std::move(deps)) {
+      : shown_(address.shown), any_names_(address.any_names), deps_(std::move(deps)) {
     if (!address.path.empty()) prefix_ = address.path + "/";
   }
 
@@ -74,7 +74,7 @@ class S3Engine final : public Engine {
   Capabilities capabilities() const override { return {!exclusive_.broken(), true, true}; }
 
   Result<std::string> get(const std::string& name, std::uint64_t limit) override {
-    NC_TRY(check_name(name));
+    NC_TRY(check_readable(name));
     auto call = of("GET", name);
     call.body_limit = limit;
     NC_ASSIGN(auto response, repeated(call));
@@ -83,7 +83,7 @@ class S3Engine final : public Engine {
 
   Result<std::uint64_t> fetch(const std::string& name, std::uint64_t offset, std::uint64_t limit,
                               const Sink& sink) override {
-    NC_TRY(check_name(name));
+    NC_TRY(check_readable(name));
     return fetch_object(deps_, name, offset, limit, sink, [&](const FetchParts& parts) {
       auto call = of("GET", name);
       call.headers = parts.headers;
@@ -156,7 +156,7 @@ class S3Engine final : public Engine {
       last = std::max(last, object.name);
       // Others may keep theirs in the bucket; they are none of ours.
       if (object.name <= after || !object.name.starts_with(prefix)) continue;
-      if (check_name(object.name).ok()) page.objects.push_back(std::move(object));
+      if (check_readable(object.name).ok()) page.objects.push_back(std::move(object));
     }
     std::sort(page.objects.begin(), page.objects.end(),
               [](const ObjectInfo& a, const ObjectInfo& b) { return a.name < b.name; });
@@ -171,6 +171,10 @@ class S3Engine final : public Engine {
   }
 
  private:
+  Status check_readable(const std::string& name) const {
+    return any_names_ ? Status() : check_name(name);
+  }
+
   S3Call of(const char* method, const std::string& name) const {
     S3Call call;
     call.method = method;
@@ -262,6 +266,7 @@ class S3Engine final : public Engine {
   }
 
   const std::string shown_;
+  const bool any_names_;
   const EngineDeps deps_;
   std::string prefix_;
   std::unique_ptr<S3Client> client_;

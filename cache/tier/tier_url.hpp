@@ -39,6 +39,8 @@ struct TierAddress {
   Millis timeout_ms = 5'000;    // without any progress
   std::uint64_t max_bytes = 0;  // budget of what the tier holds; 0: none
 
+  bool any_names = false;  // no option: what others keep is read, whatever its names (S3)
+
   std::string shown;  // for people and logs: no credentials, no options
 
   // The option or `otherwise`.

@@ -3,10 +3,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "client/autostart.hpp"
+#include "client/cli/build_site.hpp"
+#include "client/cli/command_run.hpp"
 #include "client/cli/foreign_key.hpp"
 #include "client/cli/foreign_layout.hpp"
 #include "client/cli/output.hpp"
@@ -133,6 +137,21 @@ class ForeignImporter {
   Totals totals_;
 };
 
+// Engines are the daemon's, so its program does the copying.
+Status fetch_bucket(const Context& context, const std::string& where, const std::string& root) {
+  CommandSpec spec;
+  spec.env = process_environment();
+  NC_ASSIGN(std::string daemon, client::find_daemon(context.settings().text("daemon_path"),
+                                                    variable_of(spec.env, "PATH")));
+  spec.argv = {std::move(daemon), "--copy-bucket", where, "--into", root};
+  spec.output_to_stderr = true;
+  constexpr Millis kTickMs = 1'000;
+  NC_ASSIGN(const CommandEnd end, run_command(spec, kTickMs, [] {}));
+  if (end.status() == 0) return {};
+  return Error{Code::kUnavailable, "the bucket could not be copied",
+               "see above; credentials and endpoint are those of docs/tiers.md"};
+}
+
 void report(const Context& context, std::string_view layout, const std::string& root,
             std::size_t entries, const Totals& t, const std::vector<ForeignSkip>& skipped,
             const std::vector<ForeignSkip>& not_keyed) {
@@ -184,12 +203,16 @@ void report(const Context& context, std::string_view layout, const std::string& 
 
 Result<int> import_foreign(Context& context, const std::string& layout, const std::string& where) {
   NC_ASSIGN(const Layout from, parse_layout(layout));
-  if (where.starts_with("s3://")) {
-    return Error{Code::kInvalid, fmt::format("{} is not a directory of this machine", where),
-                 fmt::format("fetch it first: aws s3 sync {} DIR; then import DIR", where)};
-  }
   std::error_code ec;
-  const std::string root = std::filesystem::absolute(where, ec).lexically_normal();
+  std::string root = std::filesystem::absolute(where, ec).lexically_normal();
+  std::optional<ScratchDir> bucket;
+  if (where.starts_with("s3://")) {
+    auto made = ScratchDir::make();
+    if (!made.ok()) return std::move(made).error();
+    bucket.emplace(*std::move(made));
+    root = bucket->work();
+    NC_TRY(fetch_bucket(context, where, root));
+  }
   // Before a daemon is started: what is no such cache is refused at once.
   NC_ASSIGN(ForeignScan scan, scan_layout(from, root));
   std::optional<WrapperKeys> keys;
@@ -219,7 +242,8 @@ Result<int> import_foreign(Context& context, const std::string& layout, const st
     }
   }
   const Totals& totals = importer.totals();
-  report(context, layout, root, scan.entries.size(), totals, scan.skipped, not_keyed);
+  report(context, layout, bucket ? where : root, scan.entries.size(), totals, scan.skipped,
+         not_keyed);
   return totals.imported + totals.present > 0 ? kOk : kFailed;
 }
 

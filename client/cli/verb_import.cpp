@@ -74,7 +74,9 @@ Result<int> run(Context& context) {
 }
 
 constexpr ArgumentSpec kArguments[] = {
-    {"FILE", "A file that `neuroncache export` wrote; with --from, a directory.", true, false, ""}};
+    {"FILE",
+     "A file that `neuroncache export` wrote; with --from, a directory or an s3:// address.", true,
+     false, ""}};
 constexpr OptionSpec kOptions[] = {
     {"from", "LAYOUT", "Take over the cache of another tool.", kLayoutNames},
     {"compiler", "PATH",
@@ -90,7 +92,9 @@ extern constinit const Verb kImportVerb{
         "with by running it again. A\n"
         "damaged file is refused at the first wrong byte; whole entries before it are kept.\n\n"
         "With --from, FILE is the directory of another tool's cache: of native TorchNeuron\n"
-        "(neff-cache) or of libneuronxla (neuron-cache). Failed, locked and unfinished compiles "
+        "(neff-cache) or of libneuronxla (neuron-cache); or s3://BUCKET/PREFIX, with options as\n"
+        "for tiers, which is copied into a directory under $TMPDIR first. Failed, locked and "
+        "unfinished compiles "
         "are\n"
         "left out and named. These caches do not say all that went into a compile, so the entries\n"
         "are kept under the names they have there and are laid out again by `materialize`. With\n"
@@ -104,7 +108,8 @@ extern constinit const Verb kImportVerb{
     .options = kOptions,
     .examples =
         "neuroncache import llama.ncb\n"
-        "neuroncache import --from neuron-cache /var/tmp/neuron-compile-cache",
+        "neuroncache import --from neuron-cache /var/tmp/neuron-compile-cache\n"
+        "neuroncache import --from neuron-cache 's3://team/neuron-cache?region=us-west-2'",
     .run = run};
 
 }  // namespace nc::cli

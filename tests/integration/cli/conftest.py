@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tiers"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cli_support import Daemon, Home

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import urllib.parse
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_support import BIN, Home, action_key
+from tier_servers import free_port, moto
 
 KEY = "ab12" + "0123456789abcdef" + "0123456789ab"
 COMPILER = "neuronxcc-2.20.9961.0+0acef03a"
@@ -157,6 +160,26 @@ def test_a_write_to_what_was_laid_out_does_not_reach_the_store(home: Home, tmp_p
     assert (laid / "ab" / "12" / f"{KEY}.neff").read_bytes() == b"NEFF one" * 20_000
 
 
+def test_a_neuron_cache_in_a_bucket(home: Home, tmp_path: Path) -> None:
+    cache = neuron_cache(tmp_path / "cache")
+    here = home.json("import-from", "import", "--from", "neuron-cache", str(cache))
+    home.ok("prune", "--kind", "neff")
+    home.env |= {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "TMPDIR": str(tmp_path)}
+    with moto() as url:
+        for path in cache.rglob("*"):
+            if path.is_file():
+                name = urllib.parse.quote(f"team/{path.relative_to(cache)}")
+                request = urllib.request.Request(f"{url}/tier-bucket/{name}", path.read_bytes(), method="PUT")
+                request.add_header("Content-Type", "application/octet-stream")
+                urllib.request.urlopen(request).close()
+        where = f"s3://tier-bucket/team?endpoint={url}"
+        document = home.json("import-from", "import", "--from", "neuron-cache", where)
+        assert home.run("import", "--from", "neuron-cache", f"s3://tier-bucket/nobody?endpoint={url}").status == 2
+    assert document["directory"] == where
+    assert (document["imported"], document["skipped"]) == (here["imported"], here["skipped"])
+    assert document["imported"] > 0 and not list(tmp_path.glob("neuroncache-build-*"))
+
+
 @pytest.mark.parametrize("layout", ["neff-cache", "neuron-cache"])
 def test_what_cannot_be_imported(home: Home, tmp_path: Path, layout: str) -> None:
     (tmp_path / "empty").mkdir()
@@ -164,8 +187,10 @@ def test_what_cannot_be_imported(home: Home, tmp_path: Path, layout: str) -> Non
     home.fails(2, "import", "--from", layout, str(tmp_path / "empty"))
     home.fails(1, "import", "--from", layout, str(tmp_path / "absent"))
     assert home.run("import", "--from", layout, str(tmp_path / "file")).status != 0
-    ran = home.fails(2, "import", "--from", layout, "s3://bucket/cache")
-    assert "aws s3 sync s3://bucket/cache" in ran.err
+    assert "bucket" in home.run("import", "--from", layout, "s3://").err
+    home.env |= {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}
+    ran = home.fails(3, "import", "--from", layout, f"s3://bucket/cache?endpoint=http://127.0.0.1:{free_port()}")
+    assert "could not be copied" in ran.err and "secret" not in ran.err
     assert home.daemons() == []  # refused before anything is started
     home.fails(2, "import", "--from", "other", str(tmp_path))
     home.fails(2, "materialize", str(tmp_path / "out"))

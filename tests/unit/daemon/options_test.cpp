@@ -59,5 +59,14 @@ TEST(Options, HelpNamesEverySettingOfTheDaemon) {
   }
 }
 
+TEST(Options, ABucketIsCopiedIntoADirectory) {
+  const auto both =
+      parse_options(std::vector<const char*>{"--copy-bucket", "s3://b/c", "--into=/x"});
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(both->copy_bucket, "s3://b/c");
+  EXPECT_EQ(both->into, "/x");
+  EXPECT_TRUE(parse_options(std::vector<const char*>{"--into", "/x"}).is(Code::kInvalid));
+}
+
 }  // namespace
 }  // namespace nc::daemon

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cache/tier/mirror.hpp"
+
 namespace nc::tier {
 namespace {
 
@@ -50,6 +52,16 @@ TEST(Layout, OtherNamesAreNone) {
   EXPECT_FALSE(parse_lease_seen(lease_seen_name(kKey) + "x"));
   EXPECT_FALSE(parse_queue("v1/queue/a/b"));
   EXPECT_FALSE(parse_queue("v1/queue/"));
+}
+
+TEST(Layout, WhatOthersKeepIsCopiedOnlyIntoTheDirectory) {
+  for (const char* good : {"neuronxcc-2.20+a/MODULE_1+2/model.neff", "a", "..a/b..", ".tmp"})
+    EXPECT_TRUE(is_path(good)) << good;
+  for (const std::string& bad :
+       {std::string(), std::string("/etc/passwd"), std::string("../a"), std::string("a/../../b"),
+        std::string("a//b"), std::string("a/"), std::string("a/."), std::string("a\0b", 3),
+        std::string(256, 'x'), std::string(1'025, '/')})
+    EXPECT_FALSE(is_path(bad)) << bad;
 }
 
 TEST(Layout, BadNamesAreRefused) {
