@@ -312,6 +312,8 @@ std::optional<State> pointwise_state(std::string_view name, std::string_view ove
            : s[1].is_non_negative() ? State::non_negative()
                                     : State::finite();
   }
+  if (name == "softplus" && s.size() > 1 && !s[1].is_positive())  // its factor has that sign
+    return finite_if(all_finite(s) && s[1].value() && !s[1].is_zero()).in(out);
   if (non_negative().contains(name))
     return (all_finite(s) ? State::non_negative() : State::anything()).in(out);
   if (name == "rsqrt" || name == "reciprocal")

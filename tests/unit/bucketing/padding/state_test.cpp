@@ -74,6 +74,17 @@ TEST(PointwiseState, AScaledSumIsNotFoldedAsAPlainOne) {
   EXPECT_FALSE(s->value().has_value());
 }
 
+TEST(PointwiseState, SoftplusHasTheSignOfItsFactor) {
+  const auto of = [](double factor) {
+    return *pointwise_state("softplus", "default", {State::finite(), State::constant(factor)},
+                            kFloat);
+  };
+  EXPECT_TRUE(of(2.0).is_non_negative());
+  EXPECT_FALSE(of(-2.0).is_non_negative());
+  EXPECT_TRUE(of(-2.0).is_finite());
+  EXPECT_FALSE(of(0.0).is_finite());
+}
+
 TEST(PointwiseState, WhereTakesOneSideOrEither) {
   const auto s = [](const State& c) {
     return *pointwise_state("where", "self", {c, State::zero(), State::anything()}, kFloat);
