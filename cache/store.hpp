@@ -83,6 +83,9 @@ class Upload {
  public:
   virtual ~Upload() = default;            // without finish(): everything is undone
   virtual Status write(Bytes bytes) = 0;  // kTooLarge past the declared size
+  // What is uploaded can be had again: finish() does not wait for the disk. Should the power fail
+  // before it is written, the blob is found damaged and is as if it had never come.
+  virtual void may_be_lost() {}
   // kDigestMismatch. A file is durable when ok, a small blob with the publish that names it.
   virtual Status finish() = 0;
 };

@@ -49,6 +49,8 @@ class UploadImpl final : public Upload {
     return {};
   }
 
+  void may_be_lost() override { durable_ = false; }
+
   Status write(Bytes bytes) override {
     if (finished_) return Error{Code::kConflict, "the upload has ended", "start another one"};
     if (bytes.size() > size_ - written_) {
@@ -140,7 +142,7 @@ class UploadImpl final : public Upload {
       NC_ASSIGN(const bool worth, pays(*file_, size_));
       if (worth) NC_TRY(store_.noted(write_compressed(record)));
     }
-    NC_TRY(store_.noted(file_->sync()));
+    if (durable_) NC_TRY(store_.noted(file_->sync()));
     file_.reset();
     test_point(points::kPublishStaged);
     const StoreImpl::Busy busy(store_, digest_);
@@ -156,6 +158,7 @@ class UploadImpl final : public Upload {
     NC_TRY(store_.noted(store_.index_->commit(batch, false)));
     test_point(points::kUploadRecorded);
     remember({digest_, size_, disk_bytes(info), true, record.compressed});
+    if (!durable_ && !record.compressed) note_checked(info);
     return {};
   }
 
@@ -203,6 +206,16 @@ class UploadImpl final : public Upload {
     reserved_ = 0;
   }
 
+  // Whoever fetched it wants it now: what was hashed as it was written is not read once more first.
+  void note_checked(const FileInfo& info) {
+    MutexLock lock(store_.mutex_);
+    if (auto* state = store_.table_.find_blob(digest_)) {
+      state->checked = true;
+      state->checked_inode = info.inode;
+      state->checked_mtime = info.mtime_ms;
+    }
+  }
+
   void release() {
     MutexLock lock(store_.mutex_);
     store_.reserved_ -= reserved_;
@@ -225,6 +238,7 @@ class UploadImpl final : public Upload {
   std::uint64_t reserved_ = 0;
   std::uint64_t written_ = 0;
   bool finished_ = false;
+  bool durable_ = true;
   Sha256Hasher sha_;
   Xxh128Hasher xxh_;
   std::string bytes_;  // of a small one

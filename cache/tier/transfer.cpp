@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 #include "cache/tier/blob_source.hpp"
 #include "cache/tier/layout.hpp"
+#include "cache/tier/write_aside.hpp"
 #include "cache/tier/zstd_stream.hpp"
 
 namespace nc::tier {
@@ -68,12 +69,14 @@ Status Transfer::fetch_form(Link& link, const Output& output, bool compressed,
   auto begun = deps_.store.begin_upload(output.digest, output.size, false);
   blame.local = !begun.ok();
   NC_ASSIGN(auto upload, std::move(begun));
+  upload->may_be_lost();  // the tier has it
   std::uint64_t came = 0;
-  const Sink keep = [&](Bytes piece) -> Status {
-    Status kept = upload->write(piece);
+  WriteAside writer(*upload, output.size);
+  const auto judged = [&](Status kept) {
     blame.local = !kept.ok() && !kept.is(Code::kTooLarge);  // more than announced is the tier's
     return kept;
   };
+  const Sink keep = [&](Bytes piece) { return judged(writer.write(piece)); };
   Inflater inflater(keep);
   const Sink take = [&](Bytes piece) -> Status {
     came += piece.size();
@@ -94,6 +97,7 @@ Status Transfer::fetch_form(Link& link, const Output& output, bool compressed,
     deps_.sleep(kRetryMs * attempt);
   }
   if (compressed) NC_TRY(inflater.finish());
+  NC_TRY(judged(writer.drain()));
   Status kept = upload->finish();
   blame.local = !kept.ok() && !kept.is(Code::kDigestMismatch);
   return kept;

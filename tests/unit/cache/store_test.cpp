@@ -78,6 +78,31 @@ TEST(StoreTest, APowerCutMayTakeABlobWithoutAnEntry) {
   EXPECT_EQ(box.get(entry), "hit");
 }
 
+TEST(StoreTest, APowerCutMayTakeABlobThatCanBeHadAgain) {
+  StoreBox box;
+  ASSERT_TRUE(box.open().ok());
+  const auto entry = make_entry("copy", {noise(2'000'000, 7), "small"});
+  const auto copy = [&] {
+    const auto syncs = box.fs.calls(FakeFileSystem::Call::kSync);
+    for (const auto& bytes : entry.contents) {
+      auto upload = box.store->begin_upload(Sha256::of(as_bytes(bytes)), bytes.size(), false);
+      ASSERT_TRUE(upload.ok());
+      (*upload)->may_be_lost();
+      ASSERT_TRUE((*upload)->write(as_bytes(bytes)).ok());
+      ASSERT_TRUE((*upload)->finish().ok());
+    }
+    ASSERT_TRUE(box.store->publish(entry.manifest).ok());
+    EXPECT_EQ(box.fs.calls(FakeFileSystem::Call::kSync), syncs + 1);  // the entry
+    EXPECT_EQ(box.get(entry), "hit");
+  };
+  copy();
+  box.fs.power_cut();
+  ASSERT_TRUE(box.open().ok());
+  EXPECT_EQ(box.get(entry), "miss");
+  copy();
+  EXPECT_TRUE(verify_all(*box.store)->bad.empty());
+}
+
 TEST(StoreTest, HandsOutEachFormOfBlob) {
   StoreBox box;
   ASSERT_TRUE(box.open().ok());
