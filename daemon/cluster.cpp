@@ -206,6 +206,8 @@ Cluster::View Cluster::view() const {
 // ---- What blocks ----
 
 void Cluster::run() {
+  // Bringing an entry may take long: a thread is left for the beats of what is held meanwhile.
+  const std::size_t most_asking = std::max<std::size_t>(options_.threads, 2) - 1;
   for (;;) {
     ActionKey key;
     SlotPtr slot;
@@ -213,17 +215,28 @@ void Cluster::run() {
       MutexLock lock(mutex_);
       while (!slot) {
         if (stopping_) return;
-        if (due_.empty()) {
+        auto next = due_.begin();
+        if (next != due_.end() && slots_.at(next->second)->phase == Phase::kAsking) {
+          std::size_t asking = 0;
+          for (const auto& [_, one] : slots_) {
+            asking += one->busy && one->phase == Phase::kAsking ? 1 : 0;
+          }
+          while (asking >= most_asking && next != due_.end() &&
+                 slots_.at(next->second)->phase == Phase::kAsking) {
+            ++next;
+          }
+        }
+        if (next == due_.end()) {  // those who ask look again when they have done
           wake_.wait(mutex_);
           continue;
         }
-        const auto [time, first] = *due_.begin();
+        const auto [time, first] = *next;
         const Millis wait = time - now();
         if (wait > 0) {
           wake_.wait_for(mutex_, std::chrono::milliseconds(std::min<Millis>(wait, 60'000)));
           continue;
         }
-        due_.erase(due_.begin());
+        due_.erase(next);
         key = first;
         slot = slots_.at(key);
         slot->due.reset();

@@ -117,6 +117,7 @@ std::unique_ptr<Cluster> open_cluster(Service& service, const Settings& settings
   options.lease.period_ms = millis(settings, "cluster_lease_period");
   options.lease.patience_ms = std::min<Millis>(5'000, options.lease.period_ms);
   options.host = service.host;
+  options.threads = 8;  // they wait for the tier, mostly
   auto cluster = std::make_unique<Cluster>(
       Cluster::Deps{service.leases, service.keeper, service.store, service.clock, system_random()},
       std::move(*door), std::move(options));

@@ -69,6 +69,7 @@ class Cluster:
         self.hosts: list[Host] = []
         self.ranks: list[Any] = []
         self.host_of: dict[int, Host] = {}  # by the rank's number
+        self.patience_s = GIVE_UP_S
 
     def add(
         self,
@@ -93,6 +94,7 @@ class Cluster:
         """A rank: a process that needs all of `names`, in an order of its own."""
         context = multiprocessing.get_context("fork")
         number = len(self.ranks)
+        how.setdefault("patience_s", self.patience_s)
         rank = context.Process(target=rank_main, args=(host, names, self.notes, number), kwargs=how)
         rank.start()
         self.host_of[number] = host
@@ -102,7 +104,7 @@ class Cluster:
     def join(self) -> None:
         """All ranks came to an end, well but for those that were killed."""
         for rank in self.ranks:
-            rank.join(GIVE_UP_S)
+            rank.join(self.patience_s)
             assert rank.exitcode is not None, "a rank never got all that it needs: " + self.logs()
             assert rank.exitcode in (0, -signal.SIGKILL), self.logs()
 
@@ -157,7 +159,14 @@ def rank_main(host: Host, names: list[str], notes: Path, number: int, **how: Any
 
 class Rank:
     def __init__(
-        self, socket: str, notes: Path, number: int, build_s: float = 0.2, die: bool = False, patient: bool = False
+        self,
+        socket: str,
+        notes: Path,
+        number: int,
+        build_s: float = 0.2,
+        die: bool = False,
+        patient: bool = False,
+        patience_s: float = GIVE_UP_S,
     ) -> None:
         self.socket = socket
         self.notes = notes
@@ -165,6 +174,7 @@ class Rank:
         self.build_s = build_s
         self.die = die  # in the middle of its first build
         self.patient = patient  # goes on when the daemon is gone for a while
+        self.patience_s = patience_s
         self.client: Client | None = None
 
     def note(self, name: str, what: str) -> None:
@@ -173,7 +183,7 @@ class Rank:
     def run(self, names: list[str]) -> None:
         names = list(names)
         random.Random(self.number).shuffle(names)
-        deadline = time.monotonic() + GIVE_UP_S
+        deadline = time.monotonic() + self.patience_s
         for name in names:
             ticket = None
             while time.monotonic() < deadline:

@@ -19,6 +19,8 @@ import pytest
 from cluster_support import SHORT, Cluster, Host, eventually, keys
 from tier_servers import SERVERS
 
+PATIENCE_LONG_S = 1500.0  # each request takes seconds
+
 
 class Fleet:
     """Three hosts and a tier; without namespaces they are the daemons of one host, and have no network to spoil."""
@@ -167,14 +169,38 @@ def test_a_killed_tier_delays_and_no_more(fleet: Fleet) -> None:
 
 
 @over("redis")
-def test_a_slow_and_lossy_network_costs_no_build(fleet: Fleet) -> None:
+def test_a_slow_network_costs_no_build(fleet: Fleet) -> None:
     network = real_network(fleet)
+    fleet.cluster.patience_s = PATIENCE_LONG_S
     fleet.three(cluster_lease_period="60s" if fleet.long else "10s")
-    network.shape(delay=1 if fleet.long else 0.05, loss=0.02)
-    names = fleet.want(2, 2)
-    fleet.done(names)
-    network.shape()
+    network.shape(delay=1 if fleet.long else 0.05)
+    fleet.done(fleet.want(2, 2))
     fleet.once()
+
+
+@over("s3")
+def test_a_lossy_network_costs_no_build(fleet: Fleet) -> None:
+    network = real_network(fleet)
+    fleet.three("timeout=30s")
+    network.shape(delay=0.002, loss=0.05 if fleet.long else 0.02)
+    fleet.done(fleet.want(3, 2))
+    fleet.once()
+
+
+@over("redis")
+def test_a_network_that_is_too_slow_costs_what_it_says(fleet: Fleet) -> None:
+    """Slower than the tier's timeout: now and then at first, then always."""
+    network = real_network(fleet)
+    hosts = fleet.three("timeout=500ms", cluster_lease_period=SHORT)
+    network.shape(delay=0.03, loss=0.2)
+    names = fleet.want(4, 2)
+    assert fleet.began(2)
+    network.shape(delay=0.4)
+    fleet.cluster.join()  # nobody waits for it to be mended
+    network.shape()
+    fleet.done(names)
+    for host in hosts:
+        assert host.stats()["counters"]["builds"] <= len(names)
 
 
 @over("redis")

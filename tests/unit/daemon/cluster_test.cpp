@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/tier/layout.hpp"
+#include "cache/tier/lease_record.hpp"
 #include "cache/tier/memory_engine.hpp"
 #include "tests/unit/daemon/harness.hpp"
 
@@ -216,6 +217,27 @@ TEST_F(ClusterTest, WithALostLeaseTheNextLocalBuilderAsksTheClusterFirst) {
   tier.show("model");
   b.cluster().stop();  // the host dies after its entry became visible
   EXPECT_EQ(a.harness.read(std::move(local)).state(), "hit");
+}
+
+TEST_F(ClusterTest, WhatIsHeldIsKeptWhileOthersWaitForALongFetch) {
+  Host& a = add("host-a");
+  lease_of(a.harness.read(a.harness.acquire_later(a.client, key)));
+  a.door->slow_ = true;
+  std::vector<std::shared_ptr<FakeConnection>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(a.harness.connect(200 + i));
+    a.harness.acquire_later(clients.back(), Harness::key("fetched " + std::to_string(i)));
+  }
+  const auto beat = [&] {
+    const auto object = tier.objects->get(object_of("model", 1));
+    const auto record = object ? tier::LeaseRecord::parse(object->bytes) : Error{Code::kIo, "", ""};
+    return record.ok() ? record->beat : 0;
+  };
+  EXPECT_TRUE(Harness::eventually([&] { return a.cluster().view().waiting == 8; }));
+  const auto before = beat();
+  EXPECT_TRUE(Harness::eventually([&] { return beat() > before + 4; }));
+  EXPECT_EQ(a.cluster().counters().lost, 0U);
+  a.door->slow_ = false;
 }
 
 TEST_F(ClusterTest, ASickTierCostsNoWait) {
