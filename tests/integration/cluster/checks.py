@@ -12,8 +12,6 @@ import fleet_tiers
 from cluster_support import Cluster, Host
 from daemon_support import BIN, key_of
 
-QUIET_S = 120.0  # a tier that was sick is asked again a minute later at most
-
 
 def command(host: Host, *words: str) -> subprocess.CompletedProcess[str]:
     env = host.environment() | {"NEURONCACHE_SOCKET": host.socket, "NEURONCACHE_DIR": str(host.store)}
@@ -42,7 +40,7 @@ def at_rest(host: Host) -> bool:
 
 
 def wait_for_rest(cluster: Cluster) -> None:
-    deadline = time.monotonic() + QUIET_S
+    deadline = time.monotonic() + cluster.patience_s
     while not all(at_rest(host) for host in cluster.hosts):
         assert time.monotonic() < deadline, [(host.stats()["cluster"], tiers_of(host)) for host in cluster.hosts]
         time.sleep(0.05)
