@@ -1,8 +1,8 @@
 #include "cache/tier/lease_sweep.hpp"
 
-#include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 
 #include "base/number.hpp"
 #include "cache/tier/layout.hpp"
@@ -77,7 +77,7 @@ Result<bool> sweep(Engine& engine, Clock& clock, const ActionKey& key, const Row
 }  // namespace
 
 Result<LeaseSweep> sweep_leases(Engine& engine, Clock& clock, Millis grace_ms, bool dry_run) {
-  std::map<ActionKey, Row> rows;
+  std::unordered_map<ActionKey, Row, Sha256Hash> rows;
   NC_TRY(each_object(engine, kLeases, [&](const ObjectInfo& object) -> Status {
     if (const auto lease = parse_lease(object.name)) rows[lease->key].fences.insert(lease->fence);
     if (const auto key = parse_lease_seen(object.name)) rows[*key].seen = true;
