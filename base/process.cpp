@@ -211,18 +211,4 @@ Processes& system_processes() {
   return processes;
 }
 
-void hide_credentials(std::span<char* const> arguments) {
-  for (char* const argument : arguments) {
-    std::string_view text = argument;
-    std::size_t from = 0;
-    while ((from = text.find("://", from)) != std::string_view::npos) {
-      from += 3;
-      const std::size_t end = std::min(text.find_first_of("/?# ", from), text.size());
-      const std::size_t at = text.substr(0, end).rfind('@');
-      if (at == std::string_view::npos || at < from) continue;
-      std::fill(argument + from, argument + at, '*');
-    }
-  }
-}
-
 }  // namespace nc

@@ -48,8 +48,4 @@ class Processes {
 
 Processes& system_processes();
 
-// Overwrites user names and passwords in addresses (scheme://user:password@host) where the
-// arguments lie, so that `ps` and /proc do not show them to everybody. Copy the arguments first.
-void hide_credentials(std::span<char* const> arguments);
-
 }  // namespace nc

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/credentials.hpp"
 #include "base/settings.hpp"
 #include "base/settings_internal.hpp"
 
@@ -127,45 +128,10 @@ std::vector<std::string> parse_addresses(std::string_view text) {
   return addresses;
 }
 
-namespace {
-
-// Options of addresses whose values are never secrets; of all others the name alone is shown.
-constexpr std::string_view kPlainOptions[] = {
-    "anonymous", "compression", "conditional", "insecure", "layout",  "max_bytes", "priority",
-    "profile",   "read_only",   "region",      "style",    "timeout", "write_only"};
-
-std::string shown_options(std::string_view options) {
-  std::vector<std::string> shown;
-  for (const auto option : split(options, '&')) {
-    const auto equals = option.find('=');
-    const auto name = option.substr(0, equals);
-    const bool plain = std::ranges::find(kPlainOptions, name) != std::end(kPlainOptions);
-    if (equals == std::string_view::npos) {
-      shown.emplace_back(plain ? name : "***");
-    } else {
-      shown.push_back(fmt::format("{}={}", name, plain ? option.substr(equals + 1) : "***"));
-    }
-  }
-  return fmt::format("{}", fmt::join(shown, "&"));
-}
-
-}  // namespace
-
 std::string shown_value(const SettingSpec& spec, std::string_view value) {
   if (spec.type != SettingType::kAddresses) return std::string(value);
   std::vector<std::string> shown;
-  for (auto& address : parse_addresses(value)) {
-    const auto start = address.find("://");
-    const auto host = start == std::string::npos ? std::string::npos : start + 3;
-    const auto end = host == std::string::npos ? host : address.find_first_of("/?#", host);
-    const auto at = host == std::string::npos ? host : address.substr(0, end).rfind('@');
-    const auto query = address.find('?');
-    if (query != std::string::npos) {
-      address.replace(query + 1, std::string::npos, shown_options(address.substr(query + 1)));
-    }
-    if (at != std::string::npos && at >= host) address.replace(host, at - host, "***");
-    shown.push_back(std::move(address));
-  }
+  for (const auto& address : parse_addresses(value)) shown.push_back(shown_address(address));
   return fmt::format("{}", fmt::join(shown, " "));
 }
 
@@ -205,8 +171,10 @@ Result<std::string> check_setting(const SettingSpec& spec, std::string_view raw)
     case SettingType::kAddresses:
       for (const auto& address : parse_addresses(value)) {
         if (address.find("://") == std::string::npos) {
-          return refuse(spec, shown_value(spec, value),
-                        "URLs such as s3://bucket/prefix, with spaces between them");
+          // Nothing of it is shown: what is no address may be a part of a password.
+          return refuse(spec, "...",
+                        "URLs such as s3://bucket/prefix, with spaces between them; in a password, "
+                        "%20 stands for a space");
         }
       }
       return fmt::format("{}", fmt::join(parse_addresses(value), " "));

@@ -196,8 +196,9 @@ class Store {
   // True: published and durable. False: an entry exists already. kNotFound: an output's blob is
   // missing.
   virtual Result<bool> publish(const Manifest& manifest) = 0;
+  // As publish(), in the place of the entry that is there, if any: nobody believes that any more.
+  virtual Status replace(const Manifest& manifest) = 0;
   virtual Status remember_failure(const Failure& failure) = 0;
-
   virtual Result<std::vector<EntryInfo>> entries(const EntryFilter& filter,
                                                  const std::string& after,
                                                  std::size_t limit) = 0;  // by key

@@ -50,6 +50,7 @@ class StoreImpl final : public Store {
   Result<std::unique_ptr<Mapping>> map_blob(const Digest& digest) override;
   Result<BlobRef> blob_ref(const Digest& digest) override;
   Result<bool> publish(const Manifest& manifest) override;
+  Status replace(const Manifest& manifest) override;
   Status remember_failure(const Failure& failure) override;
   Result<std::vector<EntryInfo>> entries(const EntryFilter& filter, const std::string& after,
                                          std::size_t limit) override;
@@ -151,6 +152,7 @@ class StoreImpl final : public Store {
   // store_publish.cpp
   static EntryRecord describe(const Failure& failure, std::uint64_t stored);
   Result<EntryRecord> describe(const Manifest& manifest, std::uint64_t stored) NC_EXCLUDES(mutex_);
+  Status put_entry(const Manifest& manifest, const std::string& json) NC_EXCLUDES(mutex_);
   Status commit_entry(const ActionKey& key, const EntryRecord& record, std::string sealed)
       NC_EXCLUDES(mutex_);
   Millis expiry(const EntryRecord& record) NC_REQUIRES(mutex_);

@@ -117,7 +117,12 @@ Status StoreImpl::commit_entry(const ActionKey& key, const EntryRecord& record,
   }
   {
     MutexLock lock(mutex_);
-    if (done.ok()) table_.insert(key, record, access, expiry(record));
+    if (done.ok()) {
+      for (const auto* blob : table_.erase(key)) {  // of one that is replaced
+        if (blob->pins == 0) add_idle({blob->digest});
+      }
+      table_.insert(key, record, access, expiry(record));
+    }
     for (const auto& digest : pinned) {
       auto* state = table_.find_blob(digest);
       if (--state->pins == 0 && state->refs == 0) add_idle({digest});
@@ -151,13 +156,26 @@ Result<bool> StoreImpl::publish(const Manifest& manifest) {
     book_.add(manifest.name_space, Counter::kDuplicatePublishes);
     return false;
   }
+  NC_TRY(put_entry(manifest, json));
+  return true;
+}
+
+Status StoreImpl::replace(const Manifest& manifest) {
+  if (read_only_) return read_only_error();
+  const auto json = manifest.to_json();
+  if (auto valid = Manifest::parse(json); !valid.ok()) return std::move(valid).error();
+  const Busy busy(*this, manifest.key);
+  return put_entry(manifest, json);
+}
+
+Status StoreImpl::put_entry(const Manifest& manifest, const std::string& json) {
   auto sealed = Envelope::seal(Envelope::Kind::kManifest, as_bytes(json), false);
   auto record = describe(manifest, sealed.size());
   if (!record.ok()) return std::move(record).error().context("publishing " + manifest.key.hex());
   NC_TRY(commit_entry(manifest.key, *record, std::move(sealed)));
   book_.add(manifest.name_space, Counter::kPublished);
   learn(manifest.key, manifest);
-  return true;
+  return {};
 }
 
 Status StoreImpl::remember_failure(const Failure& failure) {

@@ -14,6 +14,35 @@ Status accept_from(Service& service, const Rights& rights, const Manifest& manif
   return service.trust->check(manifest, rights.who);
 }
 
+// Before an entry of this host's own user is stored. What was built here is signed at once, for
+// those who ask for it over TCP; without a key, or one that may write there, it stays unsigned and
+// this host alone uses it. Who imports a file vouches for it: the signature of a stranger, which
+// would keep this host from using it, goes. That of a revoked key stays, and it with it unused.
+void sign_ours(Service& service, Manifest& manifest, bool import) {
+  if (!service.trust) return;
+  if (!import) {
+    if (!manifest.signature.empty()) return;
+    ignore_error(service.trust->sign(manifest), "the tiers count what could not be signed");
+  } else if (!manifest.signature.empty() && !service.trust->disowns(manifest) &&
+             !service.trust->serves(manifest, manifest.name_space, "an import").ok()) {
+    manifest.signature.clear();
+  }
+}
+
+// As Store::publish(). An entry that nobody believes any more, or whose signer may not write this
+// namespace, would otherwise stay for ever, and the key be built at each look-up.
+Result<bool> publish(Service& service, const Manifest& manifest) {
+  auto published = service.store.publish(manifest);
+  if (!published.ok() || *published || !service.trust) return published;
+  NC_ASSIGN(const auto there, service.store.peek(manifest.key));
+  if (!there || there->signature.empty() ||
+      service.trust->serves(*there, manifest.name_space, "the local store").ok()) {
+    return published;
+  }
+  NC_TRY(service.store.replace(manifest));
+  return true;
+}
+
 }  // namespace
 
 HttpResponse get_action(Service& service, const HttpRequest& request) {
@@ -57,7 +86,8 @@ HttpResponse put_action(Service& service, const HttpRequest& request) {
       return HttpResponse::error(may.error());
     }
   }
-  auto published = service.store.publish(*manifest);
+  if (!request.rights) sign_ours(service, *manifest, import);
+  auto published = publish(service, *manifest);
   if (!published.ok()) return HttpResponse::error(published.error());
   if (!import) service.builds.learn(lease, manifest->peak_rss_bytes);
   service.work.built(key);

@@ -13,7 +13,7 @@ namespace nc::daemon {
 
 // `where`: the address of the tier that holds the leases, or "auto": the first that can. `chain`
 // outlives it. kNotFound, kUnsupported: there is none.
-Result<std::unique_ptr<ClusterDoor>> open_cluster_door(tier::Chain& chain, Clock& clock,
+Result<std::unique_ptr<ClusterDoor>> open_cluster_door(tier::Chain& chain,
                                                        const std::string& where);
 
 struct Service;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/credentials.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/safe_path.hpp"
@@ -16,6 +17,7 @@
 #include "daemon/detach.hpp"
 #include "daemon/listener.hpp"
 #include "daemon/maintenance.hpp"
+#include "daemon/self_check.hpp"
 #include "daemon/server.hpp"
 #include "daemon/startup.hpp"
 
@@ -103,6 +105,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   }
   NC_TRY(keeper.start());
   service.tiers.start();
+  if (service.tiers.any()) service.tiers.post([&service] { service.tiers.chain().greet(); });
   if (service.cluster) service.cluster->start();
   const std::string at = bound_path(listener->get());
   Server server(service, std::move(*listener),
@@ -214,6 +217,11 @@ int run(std::span<char* const> arguments) {
   if (!options->copy_bucket.empty()) return copy_bucket(*options, starter);
   auto settings = read_settings(*options);
   if (!settings.ok()) return starter.failed(settings.error().text()), kUsage;
+
+  if (options->check) {
+    log::set_level(log::Level::kError);
+    return std::puts(to_json(check_all(*settings, real_filesystem(), system_clock())).c_str()), 0;
+  }
 
   if (options->detach) starter = Starter::detach();
   const bool own_log = !settings->text("log_file").empty();

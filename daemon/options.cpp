@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/credentials.hpp"
 #include "base/settings.hpp"
 
 namespace nc::daemon {
@@ -22,6 +23,7 @@ bool ours(const SettingSpec& spec) {
 
 bool* own_flag(Options& options, std::string_view flag) {
   if (flag == "--detach") return &options.detach;
+  if (flag == "--check") return &options.check;
   if (flag == "--exit-with-parent") return &options.exit_with_parent;
   if (flag == "--help" || flag == "-h") return &options.help;
   if (flag == "--version" || flag == "-V") return &options.version;
@@ -59,7 +61,9 @@ Result<Options> parse_options(std::span<const char* const> arguments) {
     std::string* const own = own_value(options, flag);
     if (spec == nullptr && own == nullptr) {
       if (!argument.starts_with("-")) {
-        return Error{Code::kInvalid, fmt::format("unexpected argument '{}'", argument),
+        // It may be the rest of an address that was not quoted.
+        return Error{Code::kInvalid,
+                     fmt::format("unexpected argument '{}'", shown_address(argument)),
                      "see neuroncached --help"};
       }
       return unknown_setting(flag);
@@ -95,6 +99,9 @@ std::string help_text() {
       "\n"
       "  --detach            run in the background; returns when it is ready, or another one is\n"
       "  --exit-with-parent  end when the process that started this one ends\n"
+      "  --check             look at keys, certificates and shared tiers, print what is found as "
+      "JSON "
+      "(`neuroncache doctor` shows it) and end\n"
       "  --config FILE       the settings file (TOML)\n"
       "  --copy-bucket s3://BUCKET/PREFIX --into DIR\n"
       "                      copy the objects into this directory, and end; `neuroncache import` "

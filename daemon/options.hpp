@@ -14,6 +14,7 @@ struct Options {
   std::string config;                           // --config
   std::string copy_bucket, into;                // copy that bucket into this directory, and end
   bool detach = false;
+  bool check = false;  // --check
   bool exit_with_parent = false;
   bool help = false;
   bool version = false;

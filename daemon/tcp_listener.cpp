@@ -476,6 +476,17 @@ TcpListener::Counts TcpListener::counts() const {
           impl_->timed_out};
 }
 
+Result<std::optional<Millis>> TcpListener::check(FileSystem& fs, const Options& options) {
+  NC_ASSIGN(const auto context, make_context(fs, options));
+  if (!context) return std::optional<Millis>();
+  const X509* own = SSL_CTX_get0_certificate(context->native_handle());
+  std::tm until{};
+  if (own == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(own), &until) != 1) {
+    return Error{Code::kInvalid, options.cert + " does not say how long it is good", ""};
+  }
+  return std::optional<Millis>(static_cast<Millis>(::timegm(&until)) * 1000);
+}
+
 Status TcpListener::reload() {
   NC_ASSIGN(auto fresh, make_context(impl_->fs, impl_->settings));
   MutexLock lock(impl_->mutex);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.hpp"
@@ -38,6 +39,9 @@ class TcpListener {
   // kInvalid, kDenied (plain text beyond loopback; a key that others can read), kNotFound, kIo.
   static Result<std::unique_ptr<TcpListener>> open(FileSystem& fs, Clock& clock, Options options,
                                                    Adopt adopt);
+  // Whether certificate, key and client CA can be used, without listening: until when the
+  // certificate is good (wall clock), nothing for plain text. As open().
+  static Result<std::optional<Millis>> check(FileSystem& fs, const Options& options);
   ~TcpListener();  // cuts off what is open
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;

@@ -47,6 +47,10 @@ std::unique_ptr<tier::Chain> open_chain(const Settings& settings, Store& store,
       [&policy](Manifest& manifest) { return policy.sign(manifest); },
       [&policy](const Manifest& manifest, std::string_view asked, std::string_view origin) {
         return policy.serves(manifest, asked, origin);
+      },
+      [&policy](const Manifest& manifest) { return policy.disowns(manifest); },
+      [&policy](const Manifest& manifest, const ActionKey& found_under, std::string_view origin) {
+        policy.misplaced(manifest, found_under, origin);
       }};
   tier::TransferDeps transfer{
       store,

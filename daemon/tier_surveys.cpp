@@ -23,7 +23,7 @@ struct Asked {
   tier::TierFilter filter;
   std::string after;
   std::size_t limit = 100;
-  bool dry_run = false, deep = false, repair = false;
+  bool dry_run = false, deep = false, repair = false, untrusted = false;
   Millis grace_ms = kDefaultGraceMs;
 };
 
@@ -55,6 +55,7 @@ Result<Asked> parse(const HttpRequest& request) {
   flag(fields, "dry_run", asked.dry_run);
   flag(fields, "deep", asked.deep);
   flag(fields, "repair", asked.repair);
+  flag(fields, "untrusted", asked.untrusted);
   std::int64_t grace_s = kDefaultGraceMs / 1000;
   fields.integer("grace_s", grace_s, kLeastGraceMs / 1000, kMaxSeconds);
   asked.grace_ms = grace_s * 1000;
@@ -102,6 +103,14 @@ HttpResponse page_answer(const Result<tier::Survey::Page>& page) {
   js::array entries;
   for (const auto& row : page->rows) entries.push_back(row_json(row));
   return answer({{"entries", std::move(entries)}, {"next", cursor(page->next)}});
+}
+
+js::array bad_json(const std::vector<tier::Survey::Check::Bad>& list) {
+  js::array out;
+  for (const auto& one : list) {
+    out.push_back(js::object{{"what", one.what}, {"problem", one.problem}, {"action", one.action}});
+  }
+  return out;
 }
 
 HttpResponse push(Service& service, const Asked& asked, tier::Link& link) {
@@ -161,16 +170,16 @@ void verify_tier(Service& service, Call call) {
       return HttpResponse::error(
           {Code::kReadOnly, "the tier " + link.name() + " is set read_only", ""});
     }
-    auto check = survey.verify(asked.after, asked.limit, asked.deep, asked.repair);
+    using Repair = tier::Survey::Repair;
+    const Repair repair = !asked.repair     ? Repair::kNo
+                          : asked.untrusted ? Repair::kUntrusted
+                                            : Repair::kDamaged;
+    auto check = survey.verify(asked.after, asked.limit, asked.deep, repair);
     if (!check.ok()) return HttpResponse::error(check.error());
-    js::array bad;
-    for (const auto& one : check->bad) {
-      bad.push_back(
-          js::object{{"what", one.what}, {"problem", one.problem}, {"action", one.action}});
-    }
     return answer({{"checked", check->checked},
                    {"bytes", check->bytes},
-                   {"bad", std::move(bad)},
+                   {"bad", bad_json(check->bad)},
+                   {"untrusted", bad_json(check->untrusted)},
                    {"next", cursor(check->next)}});
   };
   on_tier(service, std::move(call), false, work);
@@ -183,6 +192,7 @@ void collect_tier(Service& service, Call call) {
     return answer({{"entries", got->entries},
                    {"blobs", got->blobs},
                    {"bytes", got->bytes},
+                   {"damaged", got->damaged},
                    {"unused", got->unused},
                    {"marked", got->marked},
                    {"removed", got->removed},

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/trust/field_file.hpp"
 #include "base/trust/time_text.hpp"
 
 namespace nc::trust {
@@ -30,15 +31,10 @@ bool is_pattern(std::string_view text) {
   return text.size() <= kMaxName && std::all_of(text.begin(), text.end(), is_name_char);
 }
 
-Error bad_line(std::size_t line, std::string_view problem) {
-  return {Code::kInvalid, fmt::format("keyring, line {}: {}", line, problem),
-          "use `neuroncache keys` to change it"};
-}
-
 // Sets one field of `key`; the problem, or "".
 std::string set_field(TrustedKey& key, std::string_view name, std::string_view value,
                       std::set<std::string, std::less<>>& seen) {
-  if (!seen.emplace(name).second) return fmt::format("'{}' comes twice", name);
+  if (!seen.emplace(name).second) return fmt::format("'{}' comes twice", name.substr(0, 40));
   if (name == "id") {
     return value == key.id ? "" : "the id is not that of the key above";
   }
@@ -108,51 +104,26 @@ std::string_view TrustedKey::state(Millis now) const {
 }
 
 Result<Keyring> Keyring::parse(std::string_view text) {
-  if (text.size() > kMaxBytes) {
-    return Error{Code::kTooLarge, fmt::format("a keyring of {} bytes", text.size()), ""};
-  }
-  if (!text.empty() && text.back() != '\n') {
-    return bad_line(1 + std::count(text.begin(), text.end(), '\n'), "it is cut off");
-  }
   Keyring ring;
-  std::size_t number = 0;
   std::set<std::string, std::less<>> seen;
-  const auto next = [&]() -> std::string_view {
-    const auto end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    ++number;
-    return line;
-  };
   const auto complete = [&] { return ring.keys_.empty() || seen.contains("id"); };
-  if (text.empty() || next() != kMagic) {
-    return bad_line(1, fmt::format("'{}' is expected", kMagic));
-  }
-  while (!text.empty()) {
-    const std::string_view line = next();
-    if (line.empty()) continue;
-    const auto space = line.find(' ');
-    const std::string_view name = line.substr(0, space);
-    const std::string_view value =
-        space == std::string_view::npos ? std::string_view() : line.substr(space + 1);
-    if (name == "key") {
-      if (!complete()) return bad_line(number, "the key above has no id");
-      auto key = PublicKey::parse(value);
-      if (!key.ok()) return bad_line(number, key.error().message);
-      TrustedKey entry;
-      entry.key = *key;
-      entry.id = key->id();
-      if (Status added = ring.add(std::move(entry)); !added.ok()) {
-        return bad_line(number, added.error().message);
-      }
-      seen.clear();
-      continue;
+  const auto line = [&](std::string_view name, std::string_view value) -> std::string {
+    if (name != "key") {
+      if (ring.keys_.empty()) return "a field without a key above it";
+      return set_field(ring.keys_.back(), name, value, seen);
     }
-    if (ring.keys_.empty()) return bad_line(number, "a field without a key above it");
-    const std::string problem = set_field(ring.keys_.back(), name, value, seen);
-    if (!problem.empty()) return bad_line(number, problem);
-  }
-  if (!complete()) return bad_line(number, "the last key has no id");
+    if (!complete()) return "the key above has no id";
+    auto key = PublicKey::parse(value);
+    if (!key.ok()) return key.error().message;
+    TrustedKey entry;
+    entry.key = *key;
+    entry.id = key->id();
+    seen.clear();
+    Status added = ring.add(std::move(entry));
+    return added.ok() ? "" : added.error().message;
+  };
+  NC_TRY(read_fields({"keyring", kMagic, "neuroncache keys", kMaxBytes}, text, line,
+                     [&] { return std::string(complete() ? "" : "the last key has no id"); }));
   return ring;
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include <fmt/format.h>
+#include <openssl/bn.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
@@ -57,6 +58,66 @@ std::optional<std::string_view> take_line(std::string_view& text, std::string_vi
   return line.substr(name.size() + 1);
 }
 
+// ---- Points ----
+
+struct FreeNumber {
+  void operator()(BIGNUM* number) const { BN_free(number); }
+};
+struct FreeScratch {
+  void operator()(BN_CTX* scratch) const { BN_CTX_free(scratch); }
+};
+using Number = std::unique_ptr<BIGNUM, FreeNumber>;
+
+Number number_of(const char* hex) {
+  BIGNUM* number = nullptr;
+  BN_hex2bn(&number, hex);
+  return Number(number);
+}
+
+// Whether a point of the curve -x^2 + y^2 = 1 + d x^2 y^2 has this y (RFC 8032, 5.1.3).
+bool on_curve(const BIGNUM* y, const BIGNUM* p) {
+  const Number d = number_of("52036cee2b6ffe738cc740797779e89800700a4d4141d8ab75eb4dca135978a3");
+  const std::unique_ptr<BN_CTX, FreeScratch> scratch(BN_CTX_new());
+  const Number square(BN_new());
+  const Number below(BN_new());
+  const Number above(BN_new());
+  if (!d || !scratch || !square || !below || !above) return false;
+  // x^2 = (y^2 - 1) / (d y^2 + 1): there is an x where numerator times denominator is a square.
+  if (BN_mod_sqr(square.get(), y, p, scratch.get()) != 1 ||
+      BN_mod_sub(above.get(), square.get(), BN_value_one(), p, scratch.get()) != 1 ||
+      BN_mod_mul(below.get(), d.get(), square.get(), p, scratch.get()) != 1 ||
+      BN_mod_add(below.get(), below.get(), BN_value_one(), p, scratch.get()) != 1 ||
+      BN_mod_mul(above.get(), above.get(), below.get(), p, scratch.get()) != 1) {
+    return false;
+  }
+  const int root = BN_kronecker(above.get(), p, scratch.get());
+  return root == 0 || root == 1;
+}
+
+// What is wrong with it as a key; "": nothing. With a point of low order anybody can sign anything.
+std::string_view weakness(const PublicKey& key) {
+  const Number p = number_of("7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed");
+  auto little = key.raw;
+  little.back() &= std::byte{0x7f};  // the sign of x
+  const Number y(BN_lebin2bn(reinterpret_cast<const unsigned char*>(little.data()),
+                             static_cast<int>(little.size()), nullptr));
+  if (!p || !y) return "it cannot be checked";
+  if (BN_cmp(y.get(), p.get()) >= 0 || !on_curve(y.get(), p.get())) {
+    return "it is no point of the curve";
+  }
+  // The y of all points whose order divides 8.
+  for (const char* low :
+       {"0", "1", "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffec",
+        "05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826",
+        "7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7"}) {
+    const Number bad = number_of(low);
+    if (!bad || BN_cmp(bad.get(), y.get()) == 0) {
+      return "it is one of those with which anybody can sign";
+    }
+  }
+  return "";
+}
+
 Error not_a_key(std::string_view problem) {
   return {Code::kInvalid, fmt::format("not a private key of neuroncache: {}", problem),
           "make one with `neuroncache keys init`"};
@@ -87,6 +148,11 @@ Result<PublicKey> PublicKey::parse(std::string_view text) {
   PublicKey key;
   std::memcpy(key.raw.data(), bytes->data(), kKeySize);
   if (key.text() != text) return bad;
+  if (const auto problem = weakness(key); !problem.empty()) {
+    return Error{Code::kInvalid,
+                 fmt::format("'{}' cannot be used as a public key: {}", text, problem),
+                 "do not trust whoever sent it; `neuroncache keys list` prints a real one"};
+  }
   return key;
 }
 

@@ -8,6 +8,7 @@
 #include <openssl/rand.h>
 
 #include "base/hash.hpp"
+#include "base/trust/field_file.hpp"
 #include "base/trust/time_text.hpp"
 
 namespace nc::trust {
@@ -17,11 +18,6 @@ constexpr std::string_view kMagic = "neuroncache-tokens 1";
 constexpr std::string_view kHashTag{"neuroncache-token-v1\0", 21};
 constexpr std::string_view kTokenPrefix = "nct_";
 constexpr std::size_t kMaxToken = 256;
-
-Error bad_line(std::size_t line, std::string_view problem) {
-  return {Code::kInvalid, fmt::format("tokens, line {}: {}", line, problem),
-          "use `neuroncache tokens` to change it"};
-}
 
 bool is_client_name(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -97,46 +93,26 @@ Result<std::string> make_token() {
 }
 
 Result<TokenFile> TokenFile::parse(std::string_view text) {
-  if (text.size() > kMaxBytes) {
-    return Error{Code::kTooLarge, fmt::format("a file of tokens of {} bytes", text.size()), ""};
-  }
   TokenFile file;
-  std::size_t number = 0;
   std::set<std::string, std::less<>> seen;
   const auto complete = [&] {
     return file.grants_.empty() || (seen.contains("scope") && seen.contains("namespaces"));
   };
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    ++number;
-    if (end == std::string_view::npos) return bad_line(number, "it is cut off");
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    if (number == 1) {
-      if (line != kMagic) return bad_line(1, fmt::format("'{}' is expected", kMagic));
-      continue;
+  const auto line = [&](std::string_view name, std::string_view value) -> std::string {
+    if (name != "token" && name != "client") {
+      if (file.grants_.empty()) return "a field without an entry above it";
+      return set_field(file.grants_.back(), name, value, seen);
     }
-    if (line.empty()) continue;
-    const auto space = line.find(' ');
-    const std::string_view name = line.substr(0, space);
-    const std::string_view value =
-        space == std::string_view::npos ? std::string_view() : line.substr(space + 1);
-    if (name == "token" || name == "client") {
-      if (!complete()) return bad_line(number, "the entry above lacks its scope or namespaces");
-      Grant grant;
-      (name == "token" ? grant.hash : grant.client) = value;
-      if (Status added = file.add(std::move(grant)); !added.ok()) {
-        return bad_line(number, added.error().message);
-      }
-      seen.clear();
-      continue;
-    }
-    if (file.grants_.empty()) return bad_line(number, "a field without an entry above it");
-    const std::string problem = set_field(file.grants_.back(), name, value, seen);
-    if (!problem.empty()) return bad_line(number, problem);
-  }
-  if (number == 0) return bad_line(1, fmt::format("'{}' is expected", kMagic));
-  if (!complete()) return bad_line(number, "the last entry lacks its scope or namespaces");
+    if (!complete()) return "the entry above lacks its scope or namespaces";
+    Grant grant;
+    (name == "token" ? grant.hash : grant.client) = value;
+    seen.clear();
+    Status added = file.add(std::move(grant));
+    return added.ok() ? "" : added.error().message;
+  };
+  NC_TRY(read_fields({"tokens", kMagic, "neuroncache tokens", kMaxBytes}, text, line, [&] {
+    return std::string(complete() ? "" : "the last entry lacks its scope or namespaces");
+  }));
   return file;
 }
 

@@ -56,20 +56,20 @@ bool Breaker::may_probe() {
   return state_ == State::kClosed;
 }
 
-void Breaker::done(const Status& outcome, Millis took_ms) {
+bool Breaker::done(const Status& outcome, Millis took_ms) {
   MutexLock lock(mutex_);
   if (outcome.ok() || !sick(outcome.error())) {
     // A call that began before it opened says nothing about now.
-    if (state_ == State::kOpen) return;
+    if (state_ == State::kOpen) return false;
     state_ = State::kClosed;
     failures_ = 0;
     lost_ms_ = 0;
     pause_ms_ = 0;
     problem_.clear();
-    return;
+    return false;
   }
   problem_ = outcome.error().text();
-  if (state_ == State::kOpen) return;
+  if (state_ == State::kOpen) return false;
   ++failures_;
   lost_ms_ += std::max<Millis>(took_ms, 0);
   const Code code = outcome.error().code;
@@ -78,8 +78,11 @@ void Breaker::done(const Status& outcome, Millis took_ms) {
                        code == Code::kUnsupported;
   if (state_ == State::kHalfOpen || lasting || failures_ >= options_.max_failures ||
       lost_ms_ >= options_.max_lost_ms) {
+    const bool was_well = pause_ms_ == 0;
     open(code);
+    return was_well;
   }
+  return false;
 }
 
 void Breaker::open(Code code) {

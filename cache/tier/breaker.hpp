@@ -42,8 +42,8 @@ class Breaker {
   // As may_call(); and, when the pause is over, true for the one call that is the probe.
   bool may_probe() NC_EXCLUDES(mutex_);
   // The outcome of a call and what it took. Absent, too large and the like are answers of a tier
-  // that is well; see sick().
-  void done(const Status& outcome, Millis took_ms) NC_EXCLUDES(mutex_);
+  // that is well; see sick(). True: with this one the tier, which was well, became sick.
+  bool done(const Status& outcome, Millis took_ms) NC_EXCLUDES(mutex_);
 
   struct View {
     State state = State::kClosed;

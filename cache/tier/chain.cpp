@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "cache/tier/layout.hpp"
 
 namespace nc::tier {
 namespace {
@@ -105,6 +106,12 @@ Chain::Found Chain::find(const ActionKey& key, const Progress& progress, std::st
   return found;
 }
 
+void Chain::greet() {
+  for (const auto& link : links_) {
+    if (link->readable() && link->reading().may_call()) link->probe();
+  }
+}
+
 void Chain::probe() {
   for (const auto& link : links_) {
     if (link->readable() && !link->reading().may_call() && link->reading().may_probe()) {
@@ -191,6 +198,13 @@ WriteBack::Outcome Chain::send(const ActionKey& key, const std::string& tier) {
       if (link.counters().unsigned_kept++ == 0) {
         log::warn("tiers", "what is built here is not sent to {}: this host may not sign it", tier);
       }
+      break;
+    case Transfer::Sent::kCrowded:
+      ++link.counters().send_failed;
+      log::warn("tiers",
+                "{} is not sent to {}: {} entries of signers who are not trusted here have its "
+                "places; `neuroncache verify --tier ... --repair --untrusted` removes them",
+                key.hex(), tier, kEntryPlaces);
       break;
     case Transfer::Sent::kGone:
       break;

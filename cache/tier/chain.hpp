@@ -57,6 +57,8 @@ class Chain {
   // `asked`: the namespace of the look-up; what may not answer it is refused. "": any.
   Found find(const ActionKey& key, const Progress& progress, std::string_view asked = {});
 
+  // Asks each once, so that what is wrong shows before somebody needs it. Blocks.
+  void greet();
   // Asks those that were sick whether they are well again, when it is time. Blocks; call it every
   // second or so.
   void probe();

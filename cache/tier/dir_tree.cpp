@@ -26,7 +26,8 @@ int open_at(int dir, const char* name, int flags) {
 
 Error open_error(int err, const std::string& path) {
   if (err == ELOOP || err == ENOTDIR) {
-    return {Code::kIo, path + " in the tier is not what belongs there",
+    // The object is bad, the tier is not sick.
+    return {Code::kCorrupt, path + " in the tier is not what belongs there",
             "remove it; symbolic links are not followed"};
   }
   return errno_error(err, "cannot open", path);
@@ -109,10 +110,7 @@ Result<UniqueFd> DirTree::open(const std::string& name) const {
     NC_ASSIGN(const auto st, stat_fd(fd, path));
     if (S_ISREG(st.st_mode)) return fd;
   }
-  // The object is bad, the tier is not sick.
-  Error error = open_error(ELOOP, path);
-  error.code = Code::kCorrupt;
-  return error;
+  return open_error(ELOOP, path);
 }
 
 Result<std::vector<DirTree::Entry>> DirTree::entries(const std::string& dir) const {
@@ -138,7 +136,7 @@ Result<std::vector<DirTree::Entry>> DirTree::entries(const std::string& dir) con
       if (::fstatat(::dirfd(stream.get()), item->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
       type = S_ISDIR(st.st_mode) ? DT_DIR : S_ISREG(st.st_mode) ? DT_REG : DT_LNK;
     }
-    if (type == DT_DIR || type == DT_REG) found.push_back({name, type == DT_DIR});
+    found.push_back({name, type == DT_DIR});
   }
   // "a.b" comes before "a/b": a directory sorts as if it ended in '/'.
   std::ranges::sort(found, {}, [](const Entry& e) { return e.is_dir ? e.name + "/" : e.name; });

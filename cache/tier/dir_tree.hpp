@@ -37,8 +37,9 @@ class DirTree {
     std::string name;
     bool is_dir = false;
   };
-  // What lies in the directory `dir` ("": the root): regular files and directories with names of
-  // ours, sorted as the names below them sort. Nothing when it is not there.
+  // What lies in the directory `dir` ("": the root) with names of ours, sorted as the names below
+  // them sort: directories, and all else, of which open() gives regular files only. Nothing when
+  // it is not there.
   Result<std::vector<Entry>> entries(const std::string& dir) const;
 
  private:

@@ -52,6 +52,8 @@ struct Capabilities {
   bool exclusive_create = false;  // create() is atomic among all clients of the engine
   bool list = false;
   bool remove = false;
+  // Has one entry for each key, and whom it believes decides which: another neuroncached.
+  bool one_entry = false;
 };
 
 // Takes a body piece by piece; an error ends the transfer and is what the transfer gives.

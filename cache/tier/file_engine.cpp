@@ -186,6 +186,7 @@ class Lister {
       }
       // One that goes between being listed and looked at is not there.
       auto fd = tree_.open(name);
+      if (fd.is(Code::kCorrupt)) page_.objects.push_back({name});  // a link or pipe: to be told of
       if (!fd.ok()) continue;
       auto st = stat_fd(*fd, name);
       if (!st.ok()) continue;

@@ -77,7 +77,8 @@ class HttpEngine final : public Engine {
 
   const std::string& address() const override { return address_.shown; }
   Capabilities capabilities() const override {
-    return {conditional_ && !exclusive_.broken(), false, layout_ == Layout::kPlain};
+    return {conditional_ && !exclusive_.broken(), false, layout_ == Layout::kPlain,
+            layout_ == Layout::kDaemon};
   }
 
   Result<std::string> get(const std::string& name, std::uint64_t limit) override {
@@ -164,7 +165,11 @@ class HttpEngine final : public Engine {
   std::optional<std::string> place(const std::string& name) const {
     if (layout_ == Layout::kPlain) return name;
     const bool bazel = layout_ == Layout::kBazel;
-    if (const auto key = parse_entry(name)) return (bazel ? "ac/" : "v1/actions/") + key->hex();
+    if (const auto entry = parse_entry(name)) {
+      if (entry->place == 0) return (bazel ? "ac/" : "v1/actions/") + entry->key.hex();
+      if (!bazel) return std::nullopt;
+      return "ac/" + Digest::of(as_bytes(name)).hex();  // such a cache has names of 64 digits only
+    }
     const auto blob = parse_blob(name);
     if (!blob || blob->compressed) return std::nullopt;
     return (bazel ? "cas/" : "v1/blobs/") + blob->digest.hex();

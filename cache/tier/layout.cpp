@@ -60,8 +60,9 @@ Status check_prefix(std::string_view prefix) {
              : Status(bad_name(prefix));
 }
 
-std::string entry_name(const ActionKey& key) {
-  return spread(kEntries, key.hex());
+std::string entry_name(const ActionKey& key, unsigned place) {
+  auto name = spread(kEntries, key.hex());
+  return place == 0 ? name : name.append(".").append(std::to_string(place));
 }
 
 std::string blob_name(const Digest& digest, bool compressed) {
@@ -90,9 +91,22 @@ std::string queue_name(std::string_view id) {
   return std::string(kQueue).append(id);
 }
 
-std::optional<ActionKey> parse_entry(std::string_view name) {
-  const auto rest = gather(kEntries, name);
-  return rest ? ActionKey::from_hex(*rest) : std::nullopt;
+std::optional<EntryName> parse_entry(std::string_view name) {
+  auto rest = gather(kEntries, name);
+  if (!rest) return std::nullopt;
+  EntryName entry;
+  if (const auto dot = rest->find('.'); dot != std::string_view::npos) {
+    const auto place = whole_number<unsigned>(rest->substr(dot + 1));
+    if (!place || *place == 0 || *place >= kEntryPlaces || rest->size() != dot + 2) {
+      return std::nullopt;
+    }
+    entry.place = *place;
+    rest = rest->substr(0, dot);
+  }
+  const auto key = ActionKey::from_hex(*rest);
+  if (!key) return std::nullopt;
+  entry.key = *key;
+  return entry;
 }
 
 std::optional<BlobName> parse_blob(std::string_view name) {

@@ -1,6 +1,10 @@
 // Names of objects in a tier, and what they mean. The engines know none of it.
 //
 //   v1/entries/<ab>/<key>            a manifest (JSON, signed); written after all its blobs
+//   v1/entries/<ab>/<key>.<n>        another one for the same key, n = 1 .. 7, where all before it
+//                                    are of signers whom its writer does not know: hosts that do
+//                                    not trust each other share a tier without harm to either.
+//                                    Readers go on to the next place when they believe none so far
 //   v1/blobs/<ab>/<sha256>           a blob's raw bytes
 //   v1/blobs/<ab>/<sha256>.zst       the same as one zstd frame; readers take either
 //   v1/leases/<ab>/<key>/<fence>     one generation of the lease of a key; fences have 20 digits
@@ -35,7 +39,7 @@ Status check_name(std::string_view name);
 // As check_name(), for what list() takes: "", or a name whose last part may be cut anywhere.
 Status check_prefix(std::string_view prefix);
 
-std::string entry_name(const ActionKey& key);
+std::string entry_name(const ActionKey& key, unsigned place = 0);
 std::string blob_name(const Digest& digest, bool compressed);
 std::string mark_name(const Digest& digest);
 std::string lease_dir(const ActionKey& key);  // ends in '/'
@@ -43,6 +47,13 @@ std::string lease_name(const ActionKey& key, std::uint64_t fence);
 std::string lease_seen_name(const ActionKey& key);
 std::string queue_name(std::string_view id);  // `id`: a name of one part
 
+// Entries of one key, place 0 .. 7; without holes but for those that a crash left.
+inline constexpr unsigned kEntryPlaces = 8;
+
+struct EntryName {
+  ActionKey key;
+  unsigned place = 0;
+};
 struct BlobName {
   Digest digest;
   bool compressed = false;
@@ -53,7 +64,7 @@ struct LeaseName {
 };
 
 // Nothing: the object is not of that kind, or lies in the wrong directory.
-std::optional<ActionKey> parse_entry(std::string_view name);
+std::optional<EntryName> parse_entry(std::string_view name);
 std::optional<BlobName> parse_blob(std::string_view name);
 std::optional<Digest> parse_mark(std::string_view name);
 std::optional<LeaseName> parse_lease(std::string_view name);

@@ -1,5 +1,6 @@
 #include "cache/tier/link.hpp"
 
+#include "base/log.hpp"
 #include "cache/manifest.hpp"
 #include "cache/tier/layout.hpp"
 
@@ -57,20 +58,77 @@ Result<std::uint64_t> measure(Engine& engine, const std::string& prefix) {
   return bytes;
 }
 
-Link::Link(TierAddress address, std::unique_ptr<Engine> engine, Clock& clock, Random& random)
-    : address_(std::move(address)),
-      engine_(std::move(engine)),
-      clock_(clock),
-      reading_(clock, random),
-      writing_(clock, random) {}
-
 template <class Call>
 auto Link::timed(Breaker& breaker, Call&& call) {
   const auto begin = clock_.monotonic_ms();
   auto result = call();
-  breaker.done(status_of(result), clock_.monotonic_ms() - begin);
+  tell(breaker, status_of(result), clock_.monotonic_ms() - begin);
   return result;
 }
+
+void Link::tell(Breaker& breaker, const Status& outcome, Millis took_ms) {
+  if (!breaker.done(outcome, took_ms)) return;
+  log::warn("tiers", "{} cannot be {}, and is left alone for a while: {}: {}", name(),
+            &breaker == &writing_ ? "written" : "read", code_name(outcome.error().code),
+            outcome.error().text());
+}
+
+class Link::Told final : public Engine {
+  template <class Call>
+  auto read(Call&& call) {
+    return link_.timed(link_.reading_, call);
+  }
+  template <class Call>
+  auto write(Call&& call) {
+    return link_.timed(link_.writing_, call);
+  }
+
+ public:
+  explicit Told(Link& link) : link_(link), engine_(*link.engine_) {}
+
+  const std::string& address() const override { return link_.name(); }
+  Capabilities capabilities() const override { return engine_.capabilities(); }
+  Result<std::string> get(const std::string& name, std::uint64_t limit) override {
+    return read([&] { return engine_.get(name, limit); });
+  }
+  Result<std::uint64_t> fetch(const std::string& name, std::uint64_t offset, std::uint64_t limit,
+                              const Sink& sink) override {
+    return link_.fetch(name, offset, limit, sink);
+  }
+  Result<ObjectInfo> head(const std::string& name) override {
+    return read([&] { return engine_.head(name); });
+  }
+  Status put(const std::string& name, Bytes bytes) override {
+    return write([&] { return engine_.put(name, bytes); });
+  }
+  Status store(const std::string& name, Source& source) override {
+    return link_.store(name, source);
+  }
+  Result<bool> create(const std::string& name, Bytes bytes, Millis keep_ms) override {
+    return write([&] { return engine_.create(name, bytes, keep_ms); });
+  }
+  Status remove(const std::string& name) override {
+    return write([&] { return engine_.remove(name); });
+  }
+  Result<Page> list(const std::string& prefix, const std::string& after,
+                    std::size_t limit) override {
+    return read([&] { return engine_.list(prefix, after, limit); });
+  }
+
+ private:
+  Link& link_;
+  Engine& engine_;
+};
+
+Link::Link(TierAddress address, std::unique_ptr<Engine> engine, Clock& clock, Random& random)
+    : address_(std::move(address)),
+      engine_(std::move(engine)),
+      told_(std::make_unique<Told>(*this)),
+      clock_(clock),
+      reading_(clock, random),
+      writing_(clock, random) {}
+
+Link::~Link() = default;
 
 Result<std::string> Link::get(const std::string& name, std::uint64_t limit) {
   {
@@ -106,7 +164,7 @@ Result<std::uint64_t> Link::fetch(const std::string& name, std::uint64_t offset,
     last = clock_.monotonic_ms();
     return taken;
   });
-  reading_.done(taken.ok() ? status_of(result) : Status(), clock_.monotonic_ms() - last);
+  tell(reading_, taken.ok() ? status_of(result) : Status(), clock_.monotonic_ms() - last);
   if (!taken.ok()) return std::move(taken).error();
   return result;
 }
@@ -176,7 +234,7 @@ Status Link::within_budget() {
              "the tier " + name() + " holds " + format_size(used_ + since_) +
                  ", its budget (max_bytes) is " + format_size(address_.max_bytes),
              "run `neuroncache prune --tier`, or raise max_bytes"};
-  writing_.done(full, 0);
+  tell(writing_, full, 0);
   return full;
 }
 

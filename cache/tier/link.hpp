@@ -41,6 +41,7 @@ struct LinkCounters {
 class Link {
  public:
   Link(TierAddress address, std::unique_ptr<Engine> engine, Clock& clock, Random& random);
+  ~Link();
 
   const TierAddress& address() const { return address_; }
   const std::string& name() const { return address_.shown; }
@@ -48,6 +49,8 @@ class Link {
   bool writable() const { return !address_.read_only; }
   // For what people ask for by hand: no breaker, no counters.
   Engine& engine() { return *engine_; }
+  // The same with breakers, which each call tells how it went; for leases and the queue.
+  Engine& told() { return *told_; }
   Breaker& reading() { return reading_; }
   Breaker& writing() { return writing_; }
   LinkCounters& counters() { return counters_; }
@@ -80,13 +83,16 @@ class Link {
   Status within_budget();
 
  private:
+  class Told;
   template <class T>
   Result<T> asked(Result<T> result);
   template <class Call>
   auto timed(Breaker& breaker, Call&& call);
+  void tell(Breaker& breaker, const Status& outcome, Millis took_ms);
 
   const TierAddress address_;
   const std::unique_ptr<Engine> engine_;
+  const std::unique_ptr<Engine> told_;
   Clock& clock_;
   Breaker reading_, writing_;
   LinkCounters counters_;

@@ -414,6 +414,10 @@ Error redis_error(std::string_view text, std::string_view what) {
   for (const auto& known : kKnown) {
     if (known.word == word) return {known.code, message, known.action};
   }
+  if (word == "ERR" && (text.find("AUTH") != std::string_view::npos ||
+                        text.find("invalid password") != std::string_view::npos)) {
+    return {Code::kDenied, message, "check the address's user and password"};
+  }
   if (text.find("max number of clients") != std::string_view::npos) {
     return {Code::kBusy, message, "raise Redis's maxclients"};
   }

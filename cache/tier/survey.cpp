@@ -31,7 +31,7 @@ bool fits(const Manifest& m, const TierFilter& f, Millis now) {
 Result<Survey::Described> Survey::describe(const std::string& name) {
   Described out;
   Row& row = out.row;
-  row.key = *parse_entry(name);
+  row.key = parse_entry(name)->key;
   row.state = "failed";
   auto text = deps_.link.engine().get(name, Manifest::kMaxBytes);
   if (!text.ok() && sick(text.error())) return std::move(text).error();
@@ -39,6 +39,9 @@ Result<Survey::Described> Survey::describe(const std::string& name) {
   auto believed = text.ok() ? deps_.transfer.believe(deps_.link, row.key, *text, blame)
                             : Result<Manifest>(text.error());
   if (!believed.ok()) {
+    out.gone = text.is(Code::kNotFound);
+    out.foreign = blame.foreign;
+    if (blame.foreign) row.state = "refused";
     row.problem = believed.error().text();
     return out;
   }
@@ -62,23 +65,49 @@ Result<Survey::Page> Survey::each_entry(const TierFilter& filter, const std::str
   page.next = std::move(listed.next);
   for (const auto& object : listed.objects) {
     if (!parse_entry(object.name)) continue;
-    NC_ASSIGN(auto found, describe(object.name));
-    if (found.manifest) {
-      if (!fits(*found.manifest, filter, deps_.clock.wall_ms())) continue;
-      NC_TRY(act(object.name, *found.manifest, found.row));
-    } else if (!unusable) {
-      continue;
+    for (bool again = true; again;) {
+      again = false;
+      NC_ASSIGN(auto found, describe(object.name));
+      if (found.manifest) {
+        if (!fits(*found.manifest, filter, deps_.clock.wall_ms())) continue;
+        NC_ASSIGN(again, act(object.name, *found.manifest, found.row));
+      } else if (!unusable || found.gone) {
+        continue;
+      }
+      page.rows.push_back(std::move(found.row));
     }
-    page.rows.push_back(std::move(found.row));
   }
   return page;
+}
+
+Result<bool> Survey::take_out(const std::string& name) {
+  Engine& engine = deps_.link.engine();
+  const auto entry = *parse_entry(name);
+  // Readers stop at the first place that is empty, so none is left so.
+  unsigned end = entry.place + 1;
+  for (; end < kEntryPlaces; ++end) {
+    auto there = engine.head(entry_name(entry.key, end));
+    if (there.is(Code::kNotFound)) break;
+    if (!there.ok() && sick(there.error())) return std::move(there).error();
+  }
+  for (unsigned last = end; --last > entry.place;) {
+    const auto from = entry_name(entry.key, last);
+    const auto text = engine.get(from, Manifest::kMaxBytes);
+    if (!text.ok() && sick(text.error())) return text.error();
+    if (!text.ok()) continue;
+    NC_TRY(engine.put(name, as_bytes(*text)));
+    NC_TRY(engine.remove(from));
+    return true;
+  }
+  NC_TRY(engine.remove(name));
+  return false;
 }
 
 Result<Survey::Page> Survey::pull(const TierFilter& filter, const std::string& after,
                                   std::size_t limit, bool dry_run) {
   const bool unusable = !filter.any();  // whether it fits a filter cannot be told
   return each_entry(filter, after, limit, unusable,
-                    [&](const std::string&, const Manifest& manifest, Row& row) -> Status {
+                    [&](const std::string&, const Manifest& manifest, Row& row) -> Result<bool> {
                       NC_ASSIGN(const auto here, deps_.store.peek(row.key));
                       if (here) {
                         row.state = "here";
@@ -88,18 +117,17 @@ Result<Survey::Page> Survey::pull(const TierFilter& filter, const std::string& a
                         row.state = fetched.ok() ? "pulled" : "failed";
                         if (!fetched.ok()) row.problem = fetched.error().text();
                       }
-                      return {};
+                      return false;
                     });
 }
 
 Result<Survey::Page> Survey::prune(const TierFilter& filter, const std::string& after,
                                    std::size_t limit, bool dry_run) {
   return each_entry(filter, after, limit, false,
-                    [&](const std::string& name, const Manifest&, Row& row) -> Status {
-                      if (dry_run) return {};
-                      NC_TRY(deps_.link.engine().remove(name));
+                    [&](const std::string& name, const Manifest&, Row& row) -> Result<bool> {
+                      if (dry_run) return false;
                       row.state = "removed";
-                      return {};
+                      return take_out(name);
                     });
 }
 
@@ -112,7 +140,12 @@ Status Survey::check_blob(const Output& output, bool deep, Check& check, bool& d
     const auto name = blob_name(output.digest, compressed);
     auto info = engine.head(name);
     if (info.is(Code::kNotFound)) continue;
-    if (!info.ok()) return std::move(info).error();
+    if (!info.ok() && sick(info.error())) return std::move(info).error();
+    if (!info.ok()) {
+      damaged = true;
+      problem = "is no file";
+      continue;
+    }
     if (!may_be_blob(output, compressed, info->size)) {
       problem = "has the wrong size";
       continue;
@@ -141,10 +174,46 @@ Status Survey::check_blob(const Output& output, bool deep, Check& check, bool& d
   return {};
 }
 
+// True: another entry lies under that name now.
+Result<bool> Survey::check_entry(const std::string& name, bool deep, Repair repair, Check& check) {
+  NC_ASSIGN(const auto found, describe(name));
+  if (found.gone) return false;
+  ++check.checked;
+  const auto before = check.bad.size();
+  if (found.foreign) {
+    const bool remove = repair == Repair::kUntrusted;
+    check.untrusted.push_back(
+        {found.row.key.hex(), found.row.problem,
+         remove ? "the entry was removed"
+                : "left alone: other hosts may trust it; --repair --untrusted removes it"});
+    if (remove) return take_out(name);
+    return false;
+  }
+  if (!found.manifest) check.bad.push_back({found.row.key.hex(), found.row.problem, ""});
+  const auto outputs =
+      found.manifest ? std::span<const Output>(found.manifest->outputs) : std::span<const Output>();
+  for (const auto& output : outputs) {
+    bool damaged = false;
+    NC_TRY(check_blob(output, deep, check, damaged));
+    if (!damaged || repair == Repair::kNo) continue;
+    for (const bool compressed : {true, false}) {
+      Status gone = deps_.link.engine().remove(blob_name(output.digest, compressed));
+      if (!gone.ok() && sick(gone.error())) return std::move(gone).error();
+    }
+  }
+  for (auto i = before; i < check.bad.size(); ++i) {
+    check.bad[i].action =
+        repair != Repair::kNo
+            ? "the entry was removed; it is built again when it is wanted"
+            : "the entry cannot be used: `neuroncache verify --tier ... --repair` removes it";
+  }
+  if (check.bad.size() == before || repair == Repair::kNo) return false;
+  return take_out(name);
+}
+
 Result<Survey::Check> Survey::verify(const std::string& after, std::size_t limit, bool deep,
-                                     bool repair) {
-  Engine& engine = deps_.link.engine();
-  NC_ASSIGN(auto listed, engine.list(std::string(kEntries), after, limit));
+                                     Repair repair) {
+  NC_ASSIGN(auto listed, deps_.link.engine().list(std::string(kEntries), after, limit));
   Check check;
   check.next = std::move(listed.next);
   for (const auto& object : listed.objects) {
@@ -152,30 +221,8 @@ Result<Survey::Check> Survey::verify(const std::string& after, std::size_t limit
       check.bad.push_back({object.name, "is not an object of ours", "remove it by hand"});
       continue;
     }
-    ++check.checked;
-    NC_ASSIGN(const auto found, describe(object.name));
-    const auto before = check.bad.size();
-    if (!found.manifest) {
-      auto still = engine.head(object.name);
-      if (still.is(Code::kNotFound)) continue;  // removed meanwhile
-      check.bad.push_back({found.row.key.hex(), found.row.problem, ""});
-    }
-    const auto outputs = found.manifest ? std::span<const Output>(found.manifest->outputs)
-                                        : std::span<const Output>();
-    for (const auto& output : outputs) {
-      bool damaged = false;
-      NC_TRY(check_blob(output, deep, check, damaged));
-      if (!damaged || !repair) continue;
-      for (const bool compressed : {true, false}) {
-        NC_TRY(engine.remove(blob_name(output.digest, compressed)));
-      }
-    }
-    if (check.bad.size() == before) continue;
-    if (repair) NC_TRY(engine.remove(object.name));
-    for (auto i = before; i < check.bad.size(); ++i) {
-      check.bad[i].action =
-          repair ? "the entry was removed; it is built again when it is wanted"
-                 : "the entry cannot be used: `neuroncache verify --tier ... --repair` removes it";
+    for (bool again = true; again;) {
+      NC_ASSIGN(again, check_entry(object.name, deep, repair, check));
     }
   }
   return check;
@@ -216,9 +263,12 @@ Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
     // Also what we do not believe keeps its blobs: others may.
     auto text = engine.get(object.name, Manifest::kMaxBytes);
     if (text.is(Code::kNotFound)) return {};
-    if (!text.ok()) return std::move(text).error();
-    const auto manifest = Manifest::parse(*text);
-    if (!manifest.ok()) return {};
+    if (!text.ok() && sick(text.error())) return std::move(text).error();
+    const auto manifest = text.ok() ? Manifest::parse(*text) : Result<Manifest>(text.error());
+    if (!manifest.ok()) {
+      ++result.damaged;
+      return {};
+    }
     for (const auto& output : manifest->outputs) blobs.erase(output.digest);
     return {};
   }));
@@ -230,7 +280,7 @@ Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
   for (const auto& [digest, blob] : blobs) {
     auto mark = marked.contains(digest) ? engine.get(mark_name(digest), 64)
                                         : Result<std::string>(Error{Code::kNotFound, "", ""});
-    if (!mark.ok() && !mark.is(Code::kNotFound)) return std::move(mark).error();
+    if (!mark.ok() && sick(mark.error())) return std::move(mark).error();
     const auto since = mark.ok() ? whole_number<Millis>(*mark) : std::nullopt;
     if (!since || *since > now) {  // none, or of a clock that is far ahead: it begins anew
       ++result.marked;

@@ -40,8 +40,8 @@ class Survey {
     std::string name_space, label, model, compiler;
     std::uint64_t bytes = 0;
     Millis created_ms = 0;
-    std::string state;    // found | here | pulled | removed | failed
-    std::string problem;  // failed
+    std::string state;    // found | here | pulled | removed | refused (not trusted here) | failed
+    std::string problem;  // refused, failed
   };
   struct Page {
     std::vector<Row> rows;
@@ -61,15 +61,21 @@ class Survey {
       std::string what, problem, action;
     };
     std::vector<Bad> bad;
+    std::vector<Bad> untrusted;  // may be good to other hosts: unsigned, or of unknown signers
     std::string next;
   };
+  enum class Repair {
+    kNo,
+    kDamaged,    // a blob that is damaged, and an entry that nobody can use, are removed
+    kUntrusted,  // so are entries that are not trusted here, whoever else may want them
+  };
   // Entries are read and checked as a look-up does; their blobs have to be there, and with `deep`
-  // their bytes are fetched and hashed. `repair`: a blob that is damaged, and an entry that cannot
-  // be used, are removed.
-  Result<Check> verify(const std::string& after, std::size_t limit, bool deep, bool repair);
+  // their bytes are fetched and hashed.
+  Result<Check> verify(const std::string& after, std::size_t limit, bool deep, Repair repair);
 
   struct Collected {
     std::uint64_t entries = 0, blobs = 0, bytes = 0;  // what there is
+    std::uint64_t damaged = 0;                        // entries that nobody can read
     std::uint64_t unused = 0;                         // blobs that no entry names
     std::uint64_t marked = 0;                         // of these: seen so for the first time now
     std::uint64_t removed = 0, removed_bytes = 0;
@@ -84,12 +90,18 @@ class Survey {
   struct Described {
     Row row;
     std::optional<Manifest> manifest;  // nothing: row.problem says why it cannot be used
+    bool gone = false;                 // removed since it was listed
+    bool foreign = false;              // it may be good to other hosts
   };
   // An error is the engine's.
   Result<Described> describe(const std::string& name);
-  using Act = std::function<Status(const std::string& name, const Manifest&, Row&)>;
+  // True: another entry lies under that name now.
+  using Act = std::function<Result<bool>(const std::string& name, const Manifest&, Row&)>;
   Result<Page> each_entry(const TierFilter& filter, const std::string& after, std::size_t limit,
                           bool unusable, const Act& act);
+  // Removes an entry, and moves the last one of its key to its place. True: there was another.
+  Result<bool> take_out(const std::string& name);
+  Result<bool> check_entry(const std::string& name, bool deep, Repair repair, Check& check);
   Status check_blob(const Output& output, bool deep, Check& check, bool& damaged);
 
   const Deps deps_;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/credentials.hpp"
 #include "base/number.hpp"
 
 namespace nc::tier {
@@ -314,22 +315,6 @@ Status check_options(const TierAddress& out) {
   return {};
 }
 
-// The text without what may be a credential, for messages: whatever stands before the last '@',
-// however broken the rest is.
-std::string redacted(std::string_view text) {
-  const auto at = text.rfind('@');
-  const auto slashes = text.find("://");
-  const auto scheme = slashes == std::string_view::npos ? 0 : slashes + 3;
-  std::string out;
-  if (at != std::string_view::npos) {
-    if (scheme <= at) out = text.substr(0, scheme);
-    out += "***";
-    text.remove_prefix(at);
-  }
-  out += text.substr(0, std::min<std::size_t>(text.find('?'), 200));
-  return has_control(out) || !is_utf8(out) ? "?" : out;
-}
-
 std::string shown(std::string_view scheme, const TierAddress& address) {
   std::string out = fmt::format("{}://", scheme);
   out += address.host.find(':') == std::string::npos ? address.host
@@ -399,7 +384,9 @@ bool TierAddress::flag(const std::string& name, bool otherwise) const {
 Result<TierAddress> parse_tier_url(std::string_view text) {
   auto parsed = parse(text);
   if (parsed.ok()) return parsed;
-  return std::move(parsed).error().context(fmt::format("tier '{}'", redacted(text)));
+  const auto seen = shown_address(text).substr(0, 200);
+  const bool plain = !has_control(seen) && is_utf8(seen);
+  return std::move(parsed).error().context(fmt::format("tier '{}'", plain ? seen : "?"));
 }
 
 Result<std::string> percent_decode(std::string_view text) {

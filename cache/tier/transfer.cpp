@@ -38,25 +38,50 @@ class StoppableSource final : public Source {
 
 Result<Manifest> Transfer::read_entry(Link& link, const ActionKey& key, Blame& blame,
                                       std::string_view asked) {
-  NC_ASSIGN(const auto text, link.get(entry_name(key), Manifest::kMaxBytes));
-  NC_ASSIGN(auto manifest, believe(link, key, text, blame));
-  if (asked.empty() || !deps_.trust.serves) return manifest;
-  if (Status may = deps_.trust.serves(manifest, asked, link.name()); !may.ok()) {
-    blame.refused = true;
-    return std::move(may).error();
+  std::optional<Error> first;
+  const unsigned places = link.engine().capabilities().one_entry ? 1 : kEntryPlaces;
+  for (unsigned place = 0; place < places; ++place) {
+    const auto text = link.get(entry_name(key, place), Manifest::kMaxBytes);
+    if (!text.ok() && (text.is(Code::kNotFound) || sick(text.error()))) {
+      return first ? *first : text.error();
+    }
+    Blame here;
+    auto manifest = text.ok() ? believe(link, key, *text, here) : Result<Manifest>(text.error());
+    if (manifest.ok()) {
+      Status may = may_serve(link, *manifest, asked, here);
+      if (may.ok()) return manifest;
+      manifest = std::move(may).error();
+    }
+    if (!first) {
+      first = manifest.error();
+      blame = here;
+    }
   }
-  return manifest;
+  return *first;
+}
+
+Status Transfer::may_serve(Link& link, const Manifest& manifest, std::string_view asked,
+                           Blame& blame) {
+  if (asked.empty() || !deps_.trust.serves) return {};
+  Status may = deps_.trust.serves(manifest, asked, link.name());
+  if (!may.ok()) blame.refused = blame.foreign = true;
+  return may;
 }
 
 Result<Manifest> Transfer::believe(Link& link, const ActionKey& key, const std::string& text,
                                    Blame& blame) {
-  NC_ASSIGN(auto manifest, Manifest::parse(text));
+  auto parsed = Manifest::parse(text);
+  blame.foreign = parsed.is(Code::kUnsupported);
+  NC_ASSIGN(auto manifest, std::move(parsed));
   if (manifest.key != key) {
+    if (deps_.trust.misplaced) deps_.trust.misplaced(manifest, key, link.name());
     return Error{Code::kKeyMismatch,
                  "the tier " + link.name() + " gave the entry of another key for " + key.hex(), ""};
   }
   if (Status believed = deps_.trust.check(manifest, link.name()); !believed.ok()) {
     blame.refused = true;
+    blame.foreign = believed.is(Code::kDenied) || believed.is(Code::kUnsupported);
+    blame.disowned = deps_.trust.disowns && deps_.trust.disowns(manifest);
     return std::move(believed).error();
   }
   return manifest;
@@ -147,10 +172,21 @@ Status Transfer::fetch(Link& link, const Manifest& manifest, const Progress& pro
     }
     if (!fetched.ok()) return fetched;
   }
-  auto published = deps_.store.publish(manifest);
-  if (published.ok()) return {};
-  blame.local = true;
-  return std::move(published).error();
+  Status published = publish(manifest, link.name());
+  blame.local = !published.ok();
+  return published;
+}
+
+Status Transfer::publish(const Manifest& manifest, const std::string& origin) {
+  NC_ASSIGN(const bool fresh, deps_.store.publish(manifest));
+  if (fresh || !deps_.trust.serves) return {};
+  // One whose signer is not believed any more must not mask this one.
+  NC_ASSIGN(const auto there, deps_.store.peek(manifest.key));
+  if (!there || there->signature.empty() ||
+      deps_.trust.serves(*there, manifest.name_space, origin).ok()) {
+    return {};
+  }
+  return deps_.store.replace(manifest);
 }
 
 // ---- To the tier ----
@@ -165,9 +201,9 @@ Result<bool> Transfer::has_blob(Link& link, const Output& output) {
   for (const bool compressed :
        {link.address().compress && maybe, !link.address().compress && maybe}) {
     auto info = link.head(blob_name(output.digest, compressed));
-    // One of the wrong size is no blob: it is written anew.
+    // One of the wrong size, or no file at all, is no blob: it is written anew.
     if (info.ok() && may_be_blob(output, compressed, info->size)) return true;
-    if (!info.ok() && !info.is(Code::kNotFound)) return std::move(info).error();
+    if (!info.ok() && sick(info.error())) return std::move(info).error();
     if (!maybe) break;
   }
   return false;
@@ -212,6 +248,32 @@ Result<bool> Transfer::send_blob(Link& link, const Output& output) {
   return false;
 }
 
+Result<std::optional<unsigned>> Transfer::place_for(Link& link, const Manifest& manifest,
+                                                    bool& damaged) {
+  const ActionKey& key = manifest.key;
+  for (unsigned place = 0; place < kEntryPlaces; ++place) {
+    const auto text = link.peek(entry_name(key, place), Manifest::kMaxBytes);
+    if (!text.ok() && sick(text.error())) return text.error();
+    damaged = !text.ok() && !text.is(Code::kNotFound);
+    if (!text.ok()) return std::optional(place);
+    Blame blame;
+    const auto theirs = believe(link, key, *text, blame);
+    // Who cannot be believed here may be the one whom others believe: his entry is left alone.
+    // What nobody can use must not mask this one.
+    damaged = !theirs.ok() && !blame.refused && !blame.foreign;
+    if (!theirs.ok() && (blame.disowned || !blame.foreign)) return std::optional(place);
+    if (theirs.ok() && may_serve(link, *theirs, manifest.name_space, blame).ok()) {
+      bool whole = true;
+      for (std::size_t i = 0; whole && i < theirs->outputs.size(); ++i) {
+        NC_ASSIGN(whole, has_blob(link, theirs->outputs[i]));
+      }
+      return whole ? std::nullopt : std::optional(place);
+    }
+    if (link.engine().capabilities().one_entry) return std::optional(place);
+  }
+  return Error{Code::kConflict, "", ""};
+}
+
 Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
   const auto hold = deps_.store.hold(key);
   NC_ASSIGN(auto entry, deps_.store.peek(key));
@@ -221,25 +283,12 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
     log::debug("tiers", "{} is not sent to {}: {}", key.hex(), link.name(), may.error().text());
     return Sent::kUnsigned;
   }
-  // The first one stays, if it is one that can be used: what is no good must not mask this one.
+  // The first one stays, if it is one that can be used.
   bool damaged = false;
-  if (const auto text = link.peek(entry_name(key), Manifest::kMaxBytes); text.ok()) {
-    Blame blame;
-    const auto theirs = believe(link, key, *text, blame);
-    const bool serves =
-        theirs.ok() &&
-        (!deps_.trust.serves || deps_.trust.serves(*theirs, manifest.name_space, link.name()).ok());
-    bool whole = serves;
-    for (std::size_t i = 0; whole && i < theirs->outputs.size(); ++i) {
-      NC_ASSIGN(whole, has_blob(link, theirs->outputs[i]));
-    }
-    if (whole) return Sent::kKnown;
-    damaged = !theirs.ok() && !blame.refused;
-  } else if (sick(text.error())) {
-    return text.error();
-  } else {
-    damaged = !text.is(Code::kNotFound);
-  }
+  auto place = place_for(link, manifest, damaged);
+  if (place.is(Code::kConflict)) return Sent::kCrowded;
+  NC_TRY(place);
+  if (!*place) return Sent::kKnown;
   if (damaged) {  // its blobs may be, too: none is taken for whole by its size
     for (const auto& output : manifest.outputs) link.note_damaged(output.digest);
   }
@@ -249,8 +298,14 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
     NC_ASSIGN(const bool there, send_blob(link, output));
     if (there) known.push_back(&output);
   }
+  if (known.size() < manifest.outputs.size()) {  // it took its time: somebody may have come first
+    place = place_for(link, manifest, damaged);
+    if (place.is(Code::kConflict)) return Sent::kCrowded;
+    NC_TRY(place);
+    if (!*place) return Sent::kKnown;
+  }
   const auto text = manifest.to_json();
-  NC_TRY(link.put(entry_name(key), as_bytes(text)));
+  NC_TRY(link.put(entry_name(key, **place), as_bytes(text)));
   // What was there already may have been collected while nothing named it; now something does.
   for (const auto* output : known) {
     NC_ASSIGN(const bool there, has_blob(link, *output));

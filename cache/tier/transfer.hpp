@@ -23,6 +23,11 @@ struct Trust {
   // Whether what check() took may answer a look-up in the namespace `asked`.
   std::function<Status(const Manifest&, std::string_view asked, std::string_view origin)> serves =
       {};
+  // Whether its signer's key is revoked here: no use to anybody, so that another may replace it.
+  std::function<bool(const Manifest&)> disowns = {};
+  // Told of an entry that lay under another key's name; counts and logs.
+  std::function<void(const Manifest&, const ActionKey& found_under, std::string_view origin)>
+      misplaced = {};
 };
 
 struct TransferDeps {
@@ -44,10 +49,14 @@ class Transfer {
   // What a failure was about, beside its code.
   struct Blame {
     bool refused = false;  // the entry is there, and nobody whom we trust signed it
-    bool local = false;    // the local store failed, not the tier
+    bool foreign =
+        false;  // it may be good to others: of a stranger, unsigned, or of a newer version
+    bool disowned = false;  // its signer's key is revoked here
+    bool local = false;     // the local store failed, not the tier
   };
-  // The entry of `key` as the tier has it, checked: kNotFound; kKeyMismatch, kInvalid, ...: it is
-  // not a manifest of this key. `asked`: the namespace whose look-up it is for; "": of none.
+  // The first entry of `key` in the tier that is believed: kNotFound; kKeyMismatch, kInvalid, ...:
+  // what is there, at the first place, is not a manifest of this key. `asked`: the namespace whose
+  // look-up it is for; "": of none. One request where the first place has it, or has nothing.
   Result<Manifest> read_entry(Link& link, const ActionKey& key, Blame& blame,
                               std::string_view asked = {});
   // `text`, which the tier has as the entry of `key`, as read_entry() judges it.
@@ -60,6 +69,7 @@ class Transfer {
     kKnown,     // it was there already
     kGone,      // it is not in the local store any more
     kUnsigned,  // this host may not sign it
+    kCrowded,   // strangers' entries have all places of this key
   };
   Result<Sent> send(Link& link, const ActionKey& key);
 
@@ -67,6 +77,11 @@ class Transfer {
   void stop() { stopping_ = true; }
 
  private:
+  Status may_serve(Link& link, const Manifest& manifest, std::string_view asked, Blame& blame);
+  // Where the entry of `manifest` goes; nothing: one that is as good is there. kConflict: nowhere.
+  // `damaged`: what is there now is no entry at all.
+  Result<std::optional<unsigned>> place_for(Link& link, const Manifest& manifest, bool& damaged);
+  Status publish(const Manifest& manifest, const std::string& origin);
   Status fetch_blob(Link& link, const Output& output, const Progress& progress, Blame& blame);
   Status fetch_form(Link& link, const Output& output, bool compressed, const Progress& progress,
                     Blame& blame);

@@ -19,7 +19,7 @@ constexpr Millis kLogAgainMs = 600'000;
 constexpr std::size_t kMaxLogged = 1024;  // origins and reasons that are remembered
 
 constexpr std::array<std::string_view, kRefusals> kNames = {
-    "unsigned", "unknown_key", "revoked", "expired", "role", "bad_signature"};
+    "unsigned", "unknown_key", "revoked", "expired", "role", "bad_signature", "wrong_key"};
 
 // A file that is read again when it changed.
 struct Watched {
@@ -109,6 +109,24 @@ class FilePolicy final : public Policy {
     return std::move(reason->error);
   }
 
+  bool disowns(const Manifest& manifest) const override {
+    const auto signature = Signature::parse(manifest.signature);
+    if (!signature.ok()) return false;
+    const std::shared_ptr<const Loaded> now = loaded();
+    const TrustedKey* key = now->ring ? now->ring->find(signature->key_id) : nullptr;
+    return key != nullptr && judge_revoked(*key);
+  }
+
+  void misplaced(const Manifest& manifest, const ActionKey& found_under,
+                 std::string_view origin) const override {
+    const Error error{
+        Code::kKeyMismatch, "it lies under the name of another key, " + found_under.hex(),
+        "somebody put it there, or the place is damaged: `neuroncache verify --tier`"};
+    MutexLock lock(mutex_);
+    ++refused_[static_cast<std::size_t>(Refusal::kWrongKey)];
+    tell(Refusal::kWrongKey, origin, error, manifest);
+  }
+
   PolicyState state() const override {
     const std::shared_ptr<const Loaded> now = loaded();
     PolicyState state;
@@ -195,7 +213,8 @@ class FilePolicy final : public Policy {
     }
     auto signature = Signature::parse(manifest.signature);
     if (!signature.ok()) {
-      return refuse(Refusal::kBadSignature, Code::kCorrupt, signature.error().message, "");
+      const Code code = signature.is(Code::kUnsupported) ? Code::kUnsupported : Code::kCorrupt;
+      return refuse(Refusal::kBadSignature, code, signature.error().message, "");
     }
     const TrustedKey* key = now.ring ? now.ring->find(signature->key_id) : nullptr;
     if (key == nullptr && !need_signature_) return judge_reader(now, manifest);
@@ -215,6 +234,7 @@ class FilePolicy final : public Policy {
                     "see `neuroncache keys list`, and the clock of whoever wrote it");
     }
     if (auto reason = judge_role(*key, manifest.name_space)) return reason;
+    if (now.key && now.key->id() == key->id) return std::nullopt;  // built here: for others to read
     return judge_reader(now, manifest);
   }
 
@@ -226,9 +246,13 @@ class FilePolicy final : public Policy {
       return refuse(Refusal::kBadSignature, Code::kDenied, signature.error().message, "");
     }
     const TrustedKey* key = now.ring ? now.ring->find(signature->key_id) : nullptr;
-    if (key == nullptr) return stranger(now, *signature);
-    if (auto reason = judge_revoked(*key)) return reason;
-    return judge_role(*key, asked);
+    const bool own = now.key && now.key->id() == signature->key_id;
+    if (key == nullptr && !own) return stranger(now, *signature);
+    if (key != nullptr) {
+      if (auto reason = judge_revoked(*key)) return reason;
+    }
+    // What this host built itself is its own in every namespace, whatever the keyring says of it.
+    return own ? std::nullopt : judge_role(*key, asked);
   }
 
   static Reason stranger(const Loaded& now, const Signature& signature) {

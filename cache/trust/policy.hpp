@@ -24,8 +24,9 @@ enum class Refusal {
   kExpired,       // "expired": signed outside of the time in which the key may sign
   kRole,          // "role": the key may not write this namespace, or this host may not read it
   kBadSignature,  // "bad_signature": it is not over this manifest, or no signature at all
+  kWrongKey,      // "wrong_key": it lay under the name of another key
 };
-inline constexpr std::size_t kRefusals = 6;
+inline constexpr std::size_t kRefusals = 7;
 std::string_view refusal_name(Refusal refusal);
 
 struct PolicyState {
@@ -48,17 +49,26 @@ class Policy {
   virtual Status sign(Manifest& manifest) const = 0;
 
   // Before an entry that came from `origin` (for people: a tier's address, never a secret) is used.
-  // kDenied: unsigned, unknown key, revoked, expired, or outside of the key's role. kCorrupt: the
-  // signature is not over this manifest. A refusal says nothing about what other places have under
-  // this key: go on with the next. Counted, and logged once per origin and reason in ten minutes.
+  // kDenied: unsigned, unknown key, revoked, expired, or outside of the key's role. kUnsupported: a
+  // newer kind of signature. kCorrupt: the signature is not over this manifest. A refusal says
+  // nothing about what other places have under this key: go on with the next. Counted, and logged
+  // once per origin and reason in ten minutes.
   virtual Status check(const Manifest& manifest, std::string_view origin) const = 0;
 
   // Keys are the same in all namespaces, so whoever may write one namespace could otherwise make
   // entries for all: what was signed elsewhere is given to a look-up in `asked` only when its
   // signer may write that namespace, too, and is trusted still. kDenied as above, counted and
-  // logged likewise. Looks at no bytes: for entries that have passed check().
+  // logged likewise. Looks at no bytes: for entries that have passed check(). What bears this
+  // host's own key may be given in all, unless the key is revoked.
   virtual Status serves(const Manifest& manifest, std::string_view asked,
                         std::string_view origin) const = 0;
+
+  // Whether the key that it claims to be signed with is revoked here.
+  virtual bool disowns(const Manifest& manifest) const = 0;
+
+  // An entry of another key than `found_under`, the one that was asked for: counts and logs it.
+  virtual void misplaced(const Manifest& manifest, const ActionKey& found_under,
+                         std::string_view origin) const = 0;
 
   virtual PolicyState state() const = 0;
 };

@@ -28,6 +28,12 @@ void check_daemon(const Settings& settings, const std::string& socket, const std
                   Findings& out);
 void check_socket_dir(const std::string& socket, Findings& out);
 void check_store(const Settings& settings, const std::string& store_dir, Millis now, Findings& out);
+// Keys, tokens, certificates and shared tiers, as `neuroncached --check` sees them with the same
+// environment and `flags`.
+void check_cluster(const Settings& settings, const std::map<std::string, std::string>& flags,
+                   Findings& out);
+// What a short program prints; nothing when it fails or takes longer than `limit_ms`.
+std::optional<std::string> output_of(const std::vector<std::string>& argv, Millis limit_ms);
 // Python with torch and the shim, autoload, the C++ compiler.
 void check_programs(const std::vector<std::string>& env, Findings& out);
 

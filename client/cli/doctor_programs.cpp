@@ -41,8 +41,9 @@ std::string on_path(const std::vector<std::string>& env, std::string_view progra
   return {};
 }
 
-// What a short program prints; nothing when it fails or takes longer than a few seconds.
-std::optional<std::string> output_of(const std::vector<std::string>& argv) {
+}  // namespace
+
+std::optional<std::string> output_of(const std::vector<std::string>& argv, Millis limit_ms) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
   UniqueFd read_end(ends[0]);
@@ -60,8 +61,7 @@ std::optional<std::string> output_of(const std::vector<std::string>& argv) {
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return std::nullopt;
   write_end.reset();
-  constexpr Millis kLimitMs = 10'000;
-  const Millis deadline = system_clock().monotonic_ms() + kLimitMs;
+  const Millis deadline = system_clock().monotonic_ms() + limit_ms;
   std::string text;
   bool ended = false;
   while (!ended) {
@@ -80,6 +80,10 @@ std::optional<std::string> output_of(const std::vector<std::string>& argv) {
   if (!ended || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
   return text;
 }
+
+namespace {
+
+constexpr Millis kPatienceMs = 10'000;
 
 // Reads installed packages' metadata only: importing torch would take seconds.
 constexpr const char* kAsk = R"(
@@ -106,7 +110,7 @@ void check_python(const std::vector<std::string>& env, Findings& out) {
                    "needed only for torch.compile programs"});
     return;
   }
-  const auto text = output_of({python, "-I", "-c", kAsk});
+  const auto text = output_of({python, "-I", "-c", kAsk}, kPatienceMs);
   if (!text) {
     out.push_back({Level::kWarning, "python",
                    fmt::format("{} does not tell which packages it has", python),

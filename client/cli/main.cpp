@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/credentials.hpp"
 #include "base/process.hpp"
 #include "client/cli/context.hpp"
 #include "client/cli/help.hpp"

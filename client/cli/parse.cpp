@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/credentials.hpp"
 
 namespace nc::cli {
 namespace {
@@ -244,8 +245,9 @@ Result<Parsed> parse_words(const std::vector<std::string>& words) {
     return usage(trouble, parsed.verb);
   }
   if (!extras.empty()) {
-    return usage(fmt::format("{} does not take '{}'", parsed.verb->name, extras.front()),
-                 parsed.verb);
+    return usage(
+        fmt::format("{} does not take '{}'", parsed.verb->name, shown_address(extras.front())),
+        parsed.verb);
   }
   NC_TRY(check(parsed));
   return parsed;

@@ -95,10 +95,12 @@ Result<int> print_tier_rows(Context& context, const TierRows& got, const std::st
     if (!table.empty()) print(table.text(terminal_width()) + "\n");
   }
   const auto here = states["here"];
-  const auto count = got.rows.size() - here - got.failed;
+  const auto refused = states["refused"];
+  const auto count = got.rows.size() - here - refused - got.failed;
   print(fmt::format("{} {}, {}.\n", done, counted(static_cast<double>(count), "entry", "entries"),
                     format_size(got.bytes)));
   if (here > 0) print(fmt::format("{} more were here already.\n", here));
+  if (refused > 0) print(fmt::format("{} are not trusted here.\n", refused));
   if (got.failed > 0) print(fmt::format("{} failed.\n", got.failed));
   return status;
 }
@@ -145,13 +147,19 @@ Result<int> prune_tier(Context& context) {
 
 Result<int> verify_tier(Context& context) {
   const bool repair = context.flag("repair");
+  const bool all = context.flag("untrusted");
+  if (all && !repair) {
+    return Error{Code::kInvalid, "--untrusted is for --repair",
+                 "without it, what is not trusted is shown and left alone"};
+  }
   NC_ASSIGN(Session session, Session::open(context, Session::Need::kChange));
-  bj::object body{{"repair", repair}, {"deep", true}, {"limit", 16}};
+  bj::object body{{"repair", repair}, {"untrusted", all}, {"deep", true}, {"limit", 16}};
   if (const auto tier = context.option("tier")) body["tier"] = *tier;
   auto progress = std::make_unique<Progress>(repair ? "checking and repairing" : "checking");
   std::uint64_t checked = 0;
   std::uint64_t bytes = 0;
   bj::array bad;
+  bj::array untrusted;
   Table table({{"WHAT", "what"},
                {"PROBLEM", "problem", Table::Align::kLeft, true},
                {repair ? "DONE" : "TO DO", "action"}});
@@ -162,14 +170,15 @@ Result<int> verify_tier(Context& context) {
     checked += count_of(page, "checked");
     bytes += count_of(page, "bytes");
     progress->update(checked, 0, format_size(bytes));
-    const auto* rows = page.if_contains("bad");
-    if (rows != nullptr && rows->is_array()) {
+    for (const auto& [kind, list] : {std::pair("bad", &bad), std::pair("untrusted", &untrusted)}) {
+      const auto* rows = page.if_contains(kind);
+      if (rows == nullptr || !rows->is_array()) continue;
       for (const auto& item : rows->get_array()) {
         if (!item.is_object()) continue;
         const bj::object& one = item.get_object();
         table.add({key_cell(text_of(one, "what")), printable(text_of(one, "problem")),
                    printable(text_of(one, "action"))});
-        bad.push_back(one);
+        list->push_back(one);
       }
     }
     const std::string next = text_of(page, "next");
@@ -188,12 +197,20 @@ Result<int> verify_tier(Context& context) {
                             {"checked", checked},
                             {"bytes", bytes},
                             {"orphans", 0},
-                            {"bad", std::move(bad)}});
+                            {"bad", std::move(bad)},
+                            {"untrusted", std::move(untrusted)}});
       break;
     case Format::kText:
       if (!table.empty()) print(table.text(terminal_width()) + "\n");
       print(fmt::format("Checked {} entries and blobs, {}: {}.\n", checked, format_size(bytes),
-                        good ? "all good" : "see above"));
+                        good && untrusted.empty() ? "all good"
+                        : good                    ? "no damage"
+                                                  : "see above"));
+      if (!untrusted.empty()) {
+        print(fmt::format("{} of them {} not trusted here{}.\n", untrusted.size(),
+                          untrusted.size() == 1 ? "is" : "are",
+                          all ? " and went" : ", and left to those who trust them"));
+      }
   }
   return good || repair ? kOk : kFailed;
 }

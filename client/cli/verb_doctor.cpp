@@ -81,6 +81,8 @@ Result<int> run(Context& context) {
     check_socket_dir(socket, findings);
     check_daemon(settings, socket, store, findings);
     check_store(settings, store, system_clock().wall_ms(), findings);
+    progress.update(0, 0, "asking the shared tiers");
+    check_cluster(settings, flags, findings);
     progress.update(0, 0, "asking Python");
     check_programs(env, findings);
   }
@@ -138,9 +140,11 @@ extern constinit const Verb kDoctorVerb{
     .details =
         "Looks at the environment and settings, the daemon and its version, permissions of socket "
         "and store, free space, the\n"
-        "clock, the Python package and the C++ compiler. It changes nothing and starts nothing. "
-        "Warnings alone give exit\n"
-        "status 0.",
+        "clock, keys, tokens and certificates, the shared tiers (can each be read and written as "
+        "it is set? a mark is\n"
+        "written there and removed again), the Python package and the C++ compiler. It changes "
+        "nothing else and starts no\n"
+        "daemon. Warnings alone give exit status 0.",
     .arguments = {},
     .options = {},
     .examples = "",

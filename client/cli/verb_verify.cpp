@@ -10,6 +10,9 @@ namespace {
 
 Result<int> run(Context& context) {
   if (context.flag("tier")) return verify_tier(context);
+  if (context.flag("untrusted")) {
+    return Error{Code::kInvalid, "--untrusted is for --tier", "name the tier"};
+  }
   const bool repair = context.flag("repair");
   NC_ASSIGN(Session session,
             Session::open(context, repair ? Session::Need::kChange : Session::Need::kRead));
@@ -81,6 +84,10 @@ constexpr OptionSpec kOptions[] = {
      "Set damaged blobs aside and drop the entries that need them; they are built again when asked "
      "for.",
      ""},
+    {"untrusted", "",
+     "With --tier and --repair: also remove the entries that this host does not trust. Other hosts "
+     "may trust them.",
+     ""},
 };
 
 }  // namespace
@@ -90,8 +97,9 @@ extern constinit const Verb kVerifyVerb{
     .summary = "Read everything that is stored and check it.",
     .details =
         "Exit status 1 when damage was found and not repaired. With --tier, all entries of a "
-        "shared "
-        "tier are checked as a look-up would, and all their blobs read.",
+        "shared tier are checked as a look-up would, and all their blobs read. Entries that are "
+        "not trusted here (unsigned, or signed with a key that is not in the keyring) are no "
+        "damage: they are shown, and stay unless --untrusted is given.",
     .arguments = {},
     .options = kOptions,
     .examples = "",

@@ -109,6 +109,32 @@ def test_what_comes_over_the_network_has_to_be_signed(far: RemoteHome) -> None:
     client.close()
 
 
+def test_a_daemon_is_a_tier_for_those_who_trust_its_key(far: RemoteHome) -> None:
+    token = far.dir / "token"
+    token.write_text(known(far, far.token("--scope", "read")))
+    host, port = far.address
+    near = Home()
+    (near.dir / "conf").mkdir(mode=0o700)
+    try:
+        options = f"layout=neuroncached&compression=none&read_only=true&token_file={token}&ca_file={far.conf}/ca.pem"
+        keyring = near.dir / "conf" / "keyring"
+        near.start("--tiers", f"https://{host}:{port}?{options}", "--trust-keys", str(keyring))
+        client = near.client()
+        assert client.acquire("shared", intent="lookup")["state"] == "miss", "its key is not trusted yet"
+        assert client.get("/v1/stats")["trust"]["refused"]["unknown_key"] == 1
+        ring = Path(far.cli("keys", "list")["keyring"])
+        keyring.write_bytes(ring.read_bytes())
+        keyring.chmod(0o644)
+
+        def found() -> bool:
+            return bool(client.acquire("shared", intent="lookup")["state"] == "hit")
+
+        assert eventually(found)
+        client.close()
+    finally:
+        near.clean()
+
+
 def test_tokens_are_for_namespaces_and_end(far: RemoteHome) -> None:
     team = far.remote(known(far, far.token("--scope", "write", "--namespaces", "team-*")))
     assert team.get("/v1/hello")["version"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,60 @@ def test_only_trusted_entries_are_taken_and_bad_ones_are_replaced(hosts: tuple[H
     second.close()
 
 
+def test_strangers_share_a_directory_without_harm_to_either(hosts: tuple[Host, Host, Path]) -> None:
+    one, two, shared = hosts
+    first, second = one.go(), two.go()
+    build(first, "a")
+    assert sent(shared, "a")["signature"]["key"] == one.key["id"]
+    build(second, "a")
+    beside = entry_file(shared, "a").with_name(key_of("a") + ".1")
+    assert eventually(beside.exists)
+    assert second.acquire("a", intent="lookup")["state"] == "hit"
+    assert json.loads(beside.read_text())["signature"]["key"] == two.key["id"]
+    assert sent(shared, "a")["signature"]["key"] == one.key["id"], "it is there still"
+
+    # Neither a repair nor a collection takes the other's away; what is no use to anybody goes.
+    spoiled = entry_file(shared, "b")
+    spoiled.parent.mkdir(parents=True, exist_ok=True)
+    spoiled.write_bytes(entry_file(shared, "a").read_bytes())
+    large = entry_file(shared, "c")
+    large.parent.mkdir(parents=True, exist_ok=True)
+    large.write_bytes(b" " * (2 << 20))
+    (blob,) = [path for path in (shared / "v1/blobs").rglob("*") if path.is_file()]
+    for digit in "01":
+        (shared / "v1/blobs" / (digit * 2)).mkdir(exist_ok=True)
+    (shared / "v1/blobs/00" / ("0" * 64)).symlink_to("/etc/passwd")
+    os.mkfifo(shared / "v1/blobs/11" / ("1" * 64))
+    counted = second.call("POST", "/v1/tiers/collect", {"dry_run": True}).json
+    assert (counted["entries"], counted["damaged"], counted["unused"]) == (4, 1, 2)
+    checked = second.call("POST", "/v1/tiers/verify", {"deep": True, "repair": True}).json
+    assert sorted(bad["what"] for bad in checked["bad"]) == sorted((key_of("b"), key_of("c")))
+    assert [untrusted["what"] for untrusted in checked["untrusted"]] == [key_of("a")]
+    assert entry_file(shared, "a").exists() and beside.exists() and not spoiled.exists() and not large.exists()
+    assert refused(second)["wrong_key"] == 1
+    log = two.log_text()
+    assert f"{shared}: entry {key_of('a')}" in log and key_of("b") in log, "with its origin"
+
+    # An entry whose blob is no file.
+    blob.unlink()
+    blob.symlink_to("/etc/passwd")
+    checked = second.call("POST", "/v1/tiers/verify", {"deep": True, "repair": True}).json
+    assert [bad["problem"] for bad in checked["bad"]] == ["the blob is no file"]
+    assert not beside.exists() and not blob.exists()
+    checked = second.call("POST", "/v1/tiers/verify", {"repair": True, "untrusted": True}).json
+    assert len(checked["untrusted"]) == 1 and not entry_file(shared, "a").exists()
+
+    # Whoever imports a file vouches for it, whoever signed what is in it.
+    build(first, "z")
+    document = first.call("GET", f"/v1/actions/{key_of('z')}").json
+    assert document["signature"]["key"] == one.key["id"]
+    assert second.put_blob(b"z").status in (200, 201)
+    assert second.call("PUT", f"/v1/actions/{key_of('z')}?import=1", document).status == 201
+    assert second.acquire("z", intent="lookup")["state"] == "hit"
+    first.close()
+    second.close()
+
+
 def test_a_role_is_for_its_namespaces_alone(hosts: tuple[Host, Host, Path]) -> None:
     one, two, shared = hosts
     two.trusts(one, "--write", "team-a")
@@ -112,6 +167,11 @@ def test_a_role_is_for_its_namespaces_alone(hosts: tuple[Host, Host, Path]) -> N
     two.cli("keys", "revoke", one.key["id"])
     assert eventually(lambda: second.acquire("x", intent="lookup", namespace="team-a")["state"] == "miss")
     assert refused(second)["revoked"] >= 1
+    # What is built instead takes its place here, and is signed when it is.
+    build(second, "x", "team-a")
+    assert second.acquire("x", intent="lookup", namespace="team-a")["state"] == "hit"
+    kept = second.call("GET", f"/v1/actions/{key_of('x')}").json
+    assert kept["signature"]["key"] == two.key["id"]
     first.close()
     second.close()
 

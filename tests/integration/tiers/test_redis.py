@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
+
+from daemon_support import Home, eventually
 from tier_servers import certificate, contract, redis
 
 
@@ -27,6 +32,24 @@ def test_passwords() -> None:
         contract(f"redis://{address}", "x", "FailsAsExpected", "denied")
         said = contract(f"redis://:hunter2@{address}", "x", "FailsAsExpected", "denied")
         assert "WRONGPASS" in said and "hunter2" not in said
+        told_by_a_daemon(address)
+
+
+def told_by_a_daemon(address: str) -> None:
+    """Before anybody has asked for anything."""
+    home = Home()
+    try:
+        home.start("--tiers", f"redis://:hunter2@{address}")
+        client = home.client()
+        assert eventually(lambda: client.get("/v1/tiers")["tiers"][0]["reading"]["state"] != "closed")
+        (tier,) = client.get("/v1/tiers")["tiers"]
+        assert "WRONGPASS" in tier["reading"]["problem"] and "user and password" in tier["reading"]["problem"]
+        assert tier["address"].startswith("redis://") and "hunter2" not in str(tier)
+        client.close()
+        log = home.log_text()
+        assert "cannot be read" in log and "denied" in log and "hunter2" not in log
+    finally:
+        home.clean()
 
 
 def test_tls(tmp_path: Path) -> None:

@@ -50,22 +50,6 @@ TEST(Processes, KnowsItselfAndTellsLivesApart) {
   EXPECT_TRUE(system_processes().identify(0x7ffffff0).is(Code::kNotFound));
 }
 
-TEST(Processes, CredentialsInArgumentsAreHidden) {
-  std::vector<std::string> words = {"neuroncached",
-                                    "--tiers",
-                                    "redis://me:secret@host/0 https://u@[::1]:8443/a@b s3://x/y@z",
-                                    "--tier=https://a:b%40c@h?x=1",
-                                    "a@b",
-                                    "://@"};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  hide_credentials(argv);
-  EXPECT_EQ(words[2], "redis://*********@host/0 https://*@[::1]:8443/a@b s3://x/y@z");
-  EXPECT_EQ(words[3], "--tier=https://*******@h?x=1");
-  EXPECT_EQ(words[4], "a@b");
-  EXPECT_EQ(words[5], "://@");
-}
-
 TEST(Processes, AZombieIsGone) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);

@@ -46,6 +46,29 @@ TEST(TrustKeys, TextOfAPublicKeyHasOneForm) {
   }
 }
 
+// With these anybody can sign, or nobody.
+TEST(TrustKeys, PointsThatAreNoKeysAreRefused) {
+  for (const char* hex : {
+           "0000000000000000000000000000000000000000000000000000000000000000",
+           "0000000000000000000000000000000000000000000000000000000000000080",
+           "0100000000000000000000000000000000000000000000000000000000000000",
+           "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+           "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+           "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+           "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+           "0200000000000000000000000000000000000000000000000000000000000000",  // not on the curve
+       }) {
+    const auto key = PublicKey::parse("ed25519:" + to_base64(as_bytes(*from_hex(hex))));
+    ASSERT_FALSE(key.ok()) << hex;
+    EXPECT_THAT(key.error().message, HasSubstr("cannot be used as a public key"));
+  }
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_TRUE(PublicKey::parse(PrivateKey::generate()->public_key().text()).ok());
+  }
+}
+
 TEST(TrustKeys, FileIsPrivateAndComesBack) {
   const TempDir dir;
   FileSystem& fs = real_filesystem();

@@ -65,6 +65,27 @@ TEST(StoreTest, ASmallEntryIsSyncedOnce) {
   EXPECT_EQ(box.get(entry), "hit");
 }
 
+TEST(StoreTest, AReplacedEntryLeavesItsBlobsToTheNewOneOrToTheSweep) {
+  StoreBox box;
+  ASSERT_TRUE(box.open().ok());
+  const auto old = make_entry("one", {noise(5000, 1), noise(6000, 2)});
+  const auto fresh = make_entry("one", {noise(6000, 2), noise(7000, 3)});
+  ASSERT_TRUE(box.put(old));
+  EXPECT_FALSE(box.put(fresh));  // the first one stays
+  EXPECT_EQ(box.get(old), "hit");
+  ASSERT_TRUE(box.store->replace(fresh.manifest).ok());
+  EXPECT_EQ(box.get(fresh), "hit");
+  EXPECT_EQ(box.store->size().entries, 1U);
+  box.clock.advance(24 * 3'600'000);
+  box.settle();
+  EXPECT_EQ(box.get(fresh), "hit");
+  EXPECT_FALSE(*box.store->has_blob(Sha256::of(as_bytes(old.contents[0]))));
+  EXPECT_EQ(verify_all(*box.store)->orphans, 0U);
+  ASSERT_TRUE(box.open().ok());
+  EXPECT_EQ(box.get(fresh), "hit");
+  EXPECT_TRUE(verify_all(*box.store)->bad.empty());
+}
+
 TEST(StoreTest, APowerCutMayTakeABlobWithoutAnEntry) {
   StoreBox box;
   ASSERT_TRUE(box.open().ok());

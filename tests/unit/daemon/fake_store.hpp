@@ -44,6 +44,11 @@ class FakeStore final : public Store {
   Result<BlobRef> blob_ref(const Digest& digest) override;
 
   Result<bool> publish(const Manifest& manifest) override;
+  Status replace(const Manifest& manifest) override {
+    remove(manifest.key);
+    NC_TRY(publish(manifest));
+    return {};
+  }
   Status remember_failure(const Failure& failure) override;
 
   Result<std::vector<EntryInfo>> entries(const EntryFilter& filter, const std::string& after,

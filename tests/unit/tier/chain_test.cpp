@@ -120,8 +120,127 @@ TEST_F(ChainTest, UnsignedEntriesAreRefusedAndDoNotMaskGoodOnes) {
   objects->put(entry_name(entry.manifest.key), bad.to_json());
   EXPECT_FALSE(find(b, entry));
   EXPECT_EQ(seen().refused, 1U);
-  build(entry);  // replaces it
+  build(entry);  // beside it
   EXPECT_TRUE(find(b, entry));
+  EXPECT_EQ(objects->get(entry_name(entry.manifest.key))->bytes, bad.to_json());
+}
+
+// Each host signs with its own name and believes its own alone.
+struct Strangers : ChainTest {
+  static Trust alone(const std::string& who) {
+    const std::string mine = R"({"by":")" + who + R"("})";
+    Trust trust;
+    trust.check = [mine](const Manifest& m, std::string_view) -> Status {
+      return m.signature == mine ? Status() : Error{Code::kDenied, "a stranger's", ""};
+    };
+    trust.sign = [mine](Manifest& m) -> Status {
+      m.signature = mine;
+      return {};
+    };
+    trust.disowns = [](const Manifest& m) { return m.signature == R"({"by":"thief"})"; };
+    return trust;
+  }
+  struct Host : TierBox {
+    Host(const std::shared_ptr<MemoryObjects>& objects, const std::string& who) {
+      trust = alone(who);
+      engine = &add(objects, "file:///shared");
+      connect();
+    }
+    void build(const TestEntry& e) {
+      ASSERT_TRUE(put(e));
+      chain->published(e.manifest.key);
+      deliver();
+    }
+    MemoryEngine* engine = nullptr;
+  };
+  std::string at(unsigned place) {
+    const auto object = objects->get(entry_name(entry.manifest.key, place));
+    return object ? Manifest::parse(object->bytes).value().signature : "";
+  }
+  Host red{objects, "red"}, blue{objects, "blue"}, red2{objects, "red"}, blue2{objects, "blue"};
+};
+
+TEST_F(Strangers, ShareATierWithoutHarmToEither) {
+  red.build(entry);
+  EXPECT_FALSE(blue.chain->find(entry.manifest.key, {}).found);
+  blue.build(entry);
+  EXPECT_EQ(at(0), R"({"by":"red"})");
+  EXPECT_EQ(at(1), R"({"by":"blue"})");
+  EXPECT_TRUE(red2.chain->find(entry.manifest.key, {}).found);
+  EXPECT_EQ(red2.engine->calls(Call::kGet), 1U);  // a hit costs no more than without strangers
+  EXPECT_TRUE(blue2.chain->find(entry.manifest.key, {}).found);
+  EXPECT_EQ(blue2.chain->view().at(0).hits, 1U);
+  // Whoever builds it once more finds his own.
+  Host blue3(objects, "blue"), red3(objects, "red");
+  blue3.build(entry);
+  red3.build(entry);
+  EXPECT_EQ(blue3.chain->view().at(0).known, 1U);
+  EXPECT_EQ(red3.chain->view().at(0).known, 1U);
+  EXPECT_EQ(at(2), "");
+}
+
+TEST_F(Strangers, WhatNobodyCanUseIsReplaced) {
+  objects->put(entry_name(entry.manifest.key), "garbage");
+  red.build(entry);
+  EXPECT_EQ(at(0), R"({"by":"red"})");
+  blue.build(entry);
+  objects->put(entry_name(entry.manifest.key), "garbage");
+  EXPECT_TRUE(blue2.chain->find(entry.manifest.key, {}).found);  // nor does it mask the next one
+  auto stolen = entry.manifest;
+  stolen.signature = R"({"by":"thief"})";
+  objects->put(entry_name(entry.manifest.key), stolen.to_json());
+  red2.build(entry);
+  EXPECT_EQ(at(0), R"({"by":"red"})");
+  EXPECT_EQ(at(1), R"({"by":"blue"})");
+}
+
+TEST_F(Strangers, CrowdsAreToldOfAndNotReplaced) {
+  for (unsigned place = 0; place < kEntryPlaces; ++place) {
+    objects->put(entry_name(entry.manifest.key, place), entry.manifest.to_json());
+  }
+  red.build(entry);
+  EXPECT_EQ(red.chain->view().at(0).send_failed, 1U);
+  EXPECT_EQ(red.chain->view().at(0).queued, 0U);
+  for (unsigned place = 0; place < kEntryPlaces; ++place) EXPECT_EQ(at(place), "");
+}
+
+// The other host's entry comes while the blobs of this one are on their way.
+TEST_F(Strangers, TwoThatBuildAtTheSameTimeKeepBoth) {
+  TierBox slow;
+  slow.trust = alone("red");
+  bool first = true;
+  MemoryEngine::Options options;
+  options.wait = [&](Millis) {
+    if (std::exchange(first, false)) blue.build(entry);
+  };
+  auto engine = std::make_unique<MemoryEngine>(objects, options);
+  engine->script(Call::kStore, {.kind = Fault::Kind::kDelay, .delay_ms = 1}, 1);
+  slow.links.push_back(std::make_unique<Link>(*parse_tier_url("file:///shared"), std::move(engine),
+                                              slow.clock, slow.random));
+  slow.connect();
+  ASSERT_TRUE(slow.put(entry));
+  slow.chain->published(entry.manifest.key);
+  slow.deliver();
+  EXPECT_FALSE(first);
+  EXPECT_EQ(at(0), R"({"by":"blue"})");
+  EXPECT_EQ(at(1), R"({"by":"red"})");
+}
+
+TEST_F(ChainTest, AnEntryUnderAnothersNameIsToldOf) {
+  std::vector<std::string> told;
+  TierBox c;
+  c.trust.misplaced = [&](const Manifest& m, const ActionKey& under, std::string_view origin) {
+    told.push_back(m.key.hex() + " " + under.hex() + " " + std::string(origin));
+  };
+  c.add(objects, "file:///shared");
+  c.connect();
+  build(entry);
+  const auto other = make_entry("other", {"else"});
+  objects->put(entry_name(other.manifest.key), objects->get(entry_name(entry.manifest.key))->bytes);
+  EXPECT_FALSE(find(c, other));
+  EXPECT_EQ(told, std::vector{entry.manifest.key.hex() + " " + other.manifest.key.hex() +
+                              " file:///shared"});
+  EXPECT_EQ(c.chain->view().at(0).corrupt, 1U);
 }
 
 TEST_F(ChainTest, AGoodEntryIsNotReplaced) {

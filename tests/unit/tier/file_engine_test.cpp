@@ -96,10 +96,17 @@ TEST_F(FileEngineTest, LinksAndPipesAreNotFollowed) {
   stdfs::create_directory_symlink(elsewhere.path(), at("dir"));
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
   EXPECT_TRUE(engine->get("file", 100).is(Code::kCorrupt));
-  EXPECT_TRUE(engine->get("dir/secret", 100).is(Code::kIo));
+  EXPECT_TRUE(engine->get("dir/secret", 100).is(Code::kCorrupt));
   EXPECT_TRUE(engine->get("pipe", 100).is(Code::kCorrupt));
-  EXPECT_TRUE(engine->put("dir/new", {}).is(Code::kIo));
-  EXPECT_TRUE(engine->list("", "", 100).value().objects.empty());
+  EXPECT_TRUE(engine->put("dir/new", {}).is(Code::kCorrupt));
+  // They are told of, as something that cannot be read.
+  std::vector<std::string> names;
+  const auto listed = engine->list("", "", 100).value();
+  for (const auto& object : listed.objects) {
+    EXPECT_EQ(object.size, 0U);
+    names.push_back(object.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"dir", "file", "pipe"}));
   // Writing replaces the link and leaves alone what it points to.
   EXPECT_TRUE(engine->put("file", as_bytes("ours")).ok());
   EXPECT_EQ(engine->get("file", 100).value(), "ours");

@@ -13,7 +13,11 @@ TEST(Layout, NamesAreReadBack) {
   const auto hex = kKey.hex();
   const auto ab = hex.substr(0, 2);
   EXPECT_EQ(entry_name(kKey), "v1/entries/" + ab + "/" + hex);
-  EXPECT_EQ(parse_entry(entry_name(kKey)), kKey);
+  EXPECT_EQ(parse_entry(entry_name(kKey))->key, kKey);
+  EXPECT_EQ(parse_entry(entry_name(kKey))->place, 0U);
+  EXPECT_EQ(entry_name(kKey, 7), "v1/entries/" + ab + "/" + hex + ".7");
+  EXPECT_EQ(parse_entry(entry_name(kKey, 7))->key, kKey);
+  EXPECT_EQ(parse_entry(entry_name(kKey, 7))->place, 7U);
   EXPECT_EQ(parse_mark(mark_name(kKey)), kKey);
   for (const bool compressed : {false, true}) {
     const auto blob = parse_blob(blob_name(kKey, compressed));
@@ -44,6 +48,9 @@ TEST(Layout, OtherNamesAreNone) {
   EXPECT_FALSE(parse_entry("v1/entries/" + wrong + "/" + hex));
   EXPECT_FALSE(parse_entry("v1/entries/" + ab + "/" + hex + "0"));
   EXPECT_FALSE(parse_entry("v1/blobs/" + ab + "/" + hex));
+  for (const char* place : {".", ".0", ".8", ".10", ".01", ".1.1", ".x", "1"}) {
+    EXPECT_FALSE(parse_entry("v1/entries/" + ab + "/" + hex + place)) << place;
+  }
   EXPECT_FALSE(parse_blob("v1/blobs/" + ab + "/" + hex + ".gz"));
   EXPECT_FALSE(parse_lease(lease_dir(kKey) + "7"));
   EXPECT_FALSE(parse_lease(lease_dir(kKey) + "99999999999999999999"));  // over 2^64

@@ -1,5 +1,7 @@
 #include "cache/tier/survey.hpp"
 
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "cache/tier/layout.hpp"
@@ -7,6 +9,8 @@
 
 namespace nc::tier {
 namespace {
+
+using Repair = Survey::Repair;
 
 constexpr Millis kGrace = 24 * 3'600'000;
 
@@ -66,22 +70,69 @@ TEST_F(SurveyTest, PullBringsWhatFits) {
 }
 
 TEST_F(SurveyTest, VerifyFindsWhatCannotBeUsed) {
-  EXPECT_TRUE(survey(a).verify("", 10, true, false).value().bad.empty());
-  EXPECT_EQ(survey(a).verify("", 10, true, false).value().checked, 4U);
+  EXPECT_TRUE(survey(a).verify("", 10, true, Repair::kNo).value().bad.empty());
+  EXPECT_EQ(survey(a).verify("", 10, true, Repair::kNo).value().checked, 4U);
   // Damage of the same size is only seen by a deep look.
   auto bytes = objects->get(blob(one))->bytes;
   bytes[100] = static_cast<char>(bytes[100] ^ 1);
   objects->put(blob(one), bytes);
-  EXPECT_TRUE(survey(a).verify("", 10, false, false).value().bad.empty());
-  EXPECT_EQ(survey(a).verify("", 10, true, false).value().bad.size(), 1U);
+  EXPECT_TRUE(survey(a).verify("", 10, false, Repair::kNo).value().bad.empty());
+  EXPECT_EQ(survey(a).verify("", 10, true, Repair::kNo).value().bad.size(), 1U);
   objects->remove(blob(two));
-  EXPECT_EQ(survey(a).verify("", 10, false, false).value().bad.size(), 1U);
-  auto unsigned_one = make_entry("three", {"x"});
-  objects->put(entry_name(unsigned_one.manifest.key), unsigned_one.manifest.to_json());
-  EXPECT_EQ(survey(a).verify("", 10, true, true).value().bad.size(), 3U);
+  EXPECT_EQ(survey(a).verify("", 10, false, Repair::kNo).value().bad.size(), 1U);
+  // An entry of another key under this one's name, and one that no reader takes for its size.
+  const auto three = make_entry("three", {"x"});
+  objects->put(entry_name(three.manifest.key), one.manifest.to_json());
+  const auto four = make_entry("four", {"x"});
+  objects->put(entry_name(four.manifest.key), std::string(Manifest::kMaxBytes + 1, ' '));
+  EXPECT_EQ(survey(a).collect(kGrace, true).value().damaged, 1U);
+  EXPECT_EQ(survey(a).prune({.model = "tiny"}, "", 10, true).value().rows.size(), 2U);
+  EXPECT_EQ(survey(a).verify("", 10, true, Repair::kDamaged).value().bad.size(), 4U);
   // Repaired: nothing is left that promises what it does not hold.
-  EXPECT_TRUE(survey(a).verify("", 10, true, false).value().bad.empty());
+  EXPECT_TRUE(survey(a).verify("", 10, true, Repair::kNo).value().bad.empty());
   EXPECT_FALSE(objects->get(entry_name(two.manifest.key)));
+}
+
+TEST_F(SurveyTest, WhatIsNotTrustedHereIsLeftAloneUnlessToldOtherwise) {
+  const auto name = entry_name(one.manifest.key);
+  const auto ours = objects->get(name)->bytes;
+  const auto three = make_entry("three", {"x"});
+  objects->put(entry_name(three.manifest.key), three.manifest.to_json());  // unsigned
+  objects->put(name, one.manifest.to_json());                              // so is this ...
+  objects->put(entry_name(one.manifest.key, 1), ours);                     // ... before ours
+  auto check = survey(a).verify("", 10, true, Repair::kDamaged).value();
+  EXPECT_TRUE(check.bad.empty());
+  EXPECT_EQ(check.untrusted.size(), 2U);
+  EXPECT_TRUE(objects->get(entry_name(three.manifest.key)));
+  EXPECT_EQ(objects->get(name)->bytes, one.manifest.to_json());
+  // Nor does it make a pull fail, or go with what is pruned.
+  std::map<std::string, int> states;
+  const auto pulled = survey(b).pull({}, "", 10, false).value();
+  for (const auto& row : pulled.rows) ++states[row.state];
+  EXPECT_EQ(states, (std::map<std::string, int>{{"pulled", 2}, {"refused", 2}}));
+  EXPECT_EQ(survey(a).prune({.model = "tiny"}, "", 10, false).value().rows.size(), 2U);
+  EXPECT_EQ(objects->get(name)->bytes, one.manifest.to_json());
+  EXPECT_FALSE(objects->get(entry_name(one.manifest.key, 1)));
+  check = survey(a).verify("", 10, true, Repair::kUntrusted).value();
+  EXPECT_EQ(check.untrusted.size(), 2U);
+  EXPECT_TRUE(objects->list(std::string(kEntries), "", 10).objects.empty());
+}
+
+TEST_F(SurveyTest, NoHoleIsLeftBeforeAnEntryThatIsGood) {
+  const auto name = entry_name(one.manifest.key);
+  const auto ours = objects->get(name)->bytes;
+  objects->put(name, "garbage");
+  objects->put(entry_name(one.manifest.key, 1), one.manifest.to_json());  // unsigned
+  objects->put(entry_name(one.manifest.key, 2), ours);
+  objects->put(entry_name(one.manifest.key, 3), std::string(Manifest::kMaxBytes + 1, ' '));
+  const auto check = survey(a).verify("", 10, true, Repair::kDamaged).value();
+  EXPECT_EQ(check.bad.size(), 2U);
+  EXPECT_EQ(check.untrusted.size(), 1U);
+  EXPECT_EQ(objects->get(name)->bytes, ours);
+  EXPECT_TRUE(objects->get(entry_name(one.manifest.key, 1)));
+  EXPECT_FALSE(objects->get(entry_name(one.manifest.key, 2)));
+  EXPECT_FALSE(objects->get(entry_name(one.manifest.key, 3)));
+  EXPECT_TRUE(b.chain->find(one.manifest.key, {}).found);
 }
 
 TEST_F(SurveyTest, UnusedBlobsGoAfterTheirGraceAndNoOthers) {
@@ -163,7 +214,7 @@ TEST_F(SurveyTest, RowsOfLeasesGoWhenNothingChangesInThem) {
 
 TEST_F(SurveyTest, ATierThatFailsSaysSo) {
   engine->script(Call::kList, {.code = Code::kUnavailable});
-  EXPECT_TRUE(survey(a).verify("", 10, false, false).is(Code::kUnavailable));
+  EXPECT_TRUE(survey(a).verify("", 10, false, Repair::kNo).is(Code::kUnavailable));
   engine->script(Call::kGet, {.code = Code::kTimeout});
   EXPECT_TRUE(survey(a).collect(kGrace, false).is(Code::kTimeout));
   EXPECT_NE(blob(one), "");
