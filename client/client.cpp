@@ -139,6 +139,11 @@ struct Client::Impl {
     return send(method, std::move(target), body, Send{});
   }
 
+  Result<Enqueued> enqueue(const std::string& body, std::string_view queue = protocol::kQueue) {
+    NC_ASSIGN(const json::bj::object o, send("POST", std::string(queue), body));
+    return codec::enqueued(o);
+  }
+
   Result<Uploaded> upload(const Digest& digest, BodySource& source, const UploadOptions& how) {
     std::string target = fmt::format("{}{}?compress={}", protocol::kBlobs, digest.hex(),
                                      how.may_compress ? "auto" : "never");
@@ -275,8 +280,7 @@ Status Client::record_lost(std::string_view recording, const RecordedAction& act
                                          codec::escape(recording), action.key.hex());
   const json::bj::object body{
       {"label", action.label}, {"compiler", action.compiler}, {"lost", why}};
-  auto answer = impl_->send("POST", target, json::serialize(body));
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->send("POST", target, json::serialize(body)));
   return {};
 }
 
@@ -302,35 +306,27 @@ Result<RecordedPage> Client::recorded_actions(std::string_view recording, std::s
 }
 
 Status Client::forget_recording(std::string_view recording) {
-  auto answer = impl_->perform(impl_->request(
-      "DELETE", fmt::format("{}/{}", protocol::kRecordings, codec::escape(recording))));
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->perform(impl_->request(
+      "DELETE", fmt::format("{}/{}", protocol::kRecordings, codec::escape(recording)))));
   return {};
 }
 
 Result<Enqueued> Client::enqueue(const ActionKey& recorded_key) {
-  const json::bj::object body{{"key", recorded_key.hex()}};
-  NC_ASSIGN(const json::bj::object o,
-            impl_->send("POST", std::string(protocol::kQueue), json::serialize(body)));
-  return codec::enqueued(o);
+  return impl_->enqueue(fmt::format(R"({{"key":"{}"}})", recorded_key.hex()));
 }
 
 Result<Enqueued> Client::enqueue_recording(std::string_view recording) {
-  const json::bj::object body{
-      {"recording", json::bj::string_view(recording.data(), recording.size())}};
-  NC_ASSIGN(const json::bj::object o,
-            impl_->send("POST", std::string(protocol::kQueue), json::serialize(body)));
-  return codec::enqueued(o);
+  return impl_->enqueue(json::serialize(json::bj::object{{"recording", std::string(recording)}}));
 }
 
-Result<Enqueued> Client::enqueue(const RecordedAction& action) {
-  const std::string body = fmt::format(R"({{"record":{}}})", codec::record_body(action));
-  NC_ASSIGN(const json::bj::object o, impl_->send("POST", std::string(protocol::kQueue), body));
-  return codec::enqueued(o);
+Result<Enqueued> Client::enqueue(const RecordedAction& action, bool cluster) {
+  return impl_->enqueue(fmt::format(R"({{"record":{}}})", codec::record_body(action)),
+                        cluster ? protocol::kClusterQueue : protocol::kQueue);
 }
 
-Result<Taken> Client::take_job(std::string_view compiler, const KeyParts& parts) {
+Result<Taken> Client::take_job(std::string_view compiler, const KeyParts& parts, bool cluster) {
   json::bj::object body{{"compiler", json::bj::string_view(compiler.data(), compiler.size())}};
+  if (cluster) body["cluster"] = true;
   if (!parts.empty()) {
     json::bj::array list;
     for (const auto& [name, value] : parts) list.push_back(json::bj::array{name, value});
@@ -355,6 +351,19 @@ Result<std::uint64_t> Client::clear_queue() {
   return json::natural(o, "removed");
 }
 
+Result<ClusterQueuePage> Client::cluster_queue(std::string_view after) {
+  NC_ASSIGN(const json::bj::object o,
+            impl_->get(fmt::format("{}?after={}", protocol::kClusterQueue, codec::escape(after))));
+  return codec::cluster_queue_page(o);
+}
+
+Result<std::uint64_t> Client::clear_cluster_queue(bool failed, bool dry_run) {
+  std::string target =
+      fmt::format("{}?failed={:d}&dry_run={:d}", protocol::kClusterQueue, failed, dry_run);
+  NC_ASSIGN(const json::bj::object o, impl_->ask(impl_->request("DELETE", std::move(target))));
+  return json::natural(o, "removed");
+}
+
 Result<OutcomePage> Client::outcomes(std::string_view recording, std::string_view after,
                                      std::size_t limit) {
   std::string target = fmt::format("{}/{}/outcomes?limit={}", protocol::kRecordings,
@@ -365,18 +374,16 @@ Result<OutcomePage> Client::outcomes(std::string_view recording, std::string_vie
 }
 
 Status Client::forget_outcomes(std::string_view recording) {
-  auto answer = impl_->perform(impl_->request(
-      "DELETE", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(recording))));
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->perform(impl_->request(
+      "DELETE", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(recording)))));
   return {};
 }
 
 Status Client::move_outcomes(std::string_view from, std::string_view to) {
   const json::bj::object body{{"from", json::bj::string_view(from.data(), from.size())}};
-  auto answer =
-      impl_->send("POST", fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(to)),
-                  json::serialize(body));
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->send("POST",
+                     fmt::format("{}/{}/outcomes", protocol::kRecordings, codec::escape(to)),
+                     json::serialize(body)));
   return {};
 }
 
@@ -486,9 +493,8 @@ Result<std::string> Client::manifest_json(const ActionKey& key) {
 
 Status Client::bypass(std::string_view name_space, std::string_view reason, std::string_view ticket,
                       std::uint64_t count) {
-  auto answer = impl_->send("POST", std::string(protocol::kBypass),
-                            codec::bypass_body(name_space, reason, ticket, count), {false, 0});
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->send("POST", std::string(protocol::kBypass),
+                     codec::bypass_body(name_space, reason, ticket, count), {false, 0}));
   return {};
 }
 
@@ -546,8 +552,7 @@ Result<VerifyPage> Client::verify(std::string_view after, std::size_t limit, boo
 
 Status Client::pin(const ActionKey& key, bool pinned) {
   json::bj::object body{{"key", key.hex()}, {"pinned", pinned}};
-  auto answer = impl_->send("POST", std::string(protocol::kPins), json::serialize(body));
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->send("POST", std::string(protocol::kPins), json::serialize(body)));
   return {};
 }
 
@@ -575,16 +580,13 @@ Result<std::vector<ConfigValue>> Client::config() {
 Status Client::set_config(std::string_view name, std::string_view value) {
   json::bj::object body{{"name", json::bj::string_view(name.data(), name.size())},
                         {"value", json::bj::string_view(value.data(), value.size())}};
-  auto answer = impl_->send("POST", std::string(protocol::kConfig), json::serialize(body));
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->send("POST", std::string(protocol::kConfig), json::serialize(body)));
   return {};
 }
 
 Status Client::shutdown(Millis drain_ms) {
   json::bj::object body{{"drain_ms", drain_ms}};
-  auto answer =
-      impl_->send("POST", std::string(protocol::kShutdown), json::serialize(body), {false, 0});
-  if (!answer.ok()) return std::move(answer).error();
+  NC_TRY(impl_->send("POST", std::string(protocol::kShutdown), json::serialize(body), {false, 0}));
   return {};
 }
 

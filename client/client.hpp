@@ -99,14 +99,21 @@ class Client {
   Status forget_recording(std::string_view recording);
   Result<Enqueued> enqueue(const ActionKey& recorded_key);
   Result<Enqueued> enqueue_recording(std::string_view recording);
-  // As it is; it is recorded under the name "queue".
-  Result<Enqueued> enqueue(const RecordedAction& action);
+  // As it is; it is recorded under the name "queue". `cluster`: in the cluster's queue, below.
+  Result<Enqueued> enqueue(const RecordedAction& action, bool cluster = false);
   // The next action whose compiler's text contains `compiler` and whose key has these `parts`, with
   // the lease to build it.
-  Result<Taken> take_job(std::string_view compiler, const KeyParts& parts = {});
+  Result<Taken> take_job(std::string_view compiler, const KeyParts& parts = {},
+                         bool cluster = false);
   // `state`: queued, building, built, failed, or "" for all.
   Result<QueuePage> queue(std::string_view state, std::uint64_t after, std::size_t limit);
   Result<std::uint64_t> clear_queue();  // how many waited
+
+  // ---- The cluster's queue, in a shared tier ----
+  // By key, those after `after`; at most a hundred.
+  Result<ClusterQueuePage> cluster_queue(std::string_view after = "");
+  // What nobody has begun, or what failed; how many.
+  Result<std::uint64_t> clear_cluster_queue(bool failed, bool dry_run);
 
   // What became of the actions that were needed under the name of a recording, by key.
   Result<OutcomePage> outcomes(std::string_view recording, std::string_view after,

@@ -35,6 +35,7 @@ std::vector<RecordingInfo> recordings(const json::bj::object& o);
 RecordedPage recorded_page(const json::bj::object& o);
 Enqueued enqueued(const json::bj::object& o);
 QueuePage queue_page(const json::bj::object& o);
+ClusterQueuePage cluster_queue_page(const json::bj::object& o);
 Result<Taken> taken(const json::bj::object& o);
 OutcomePage outcome_page(const json::bj::object& o);
 BuildsInfo builds(const json::bj::object& o);

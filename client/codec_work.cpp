@@ -143,8 +143,27 @@ QueuePage queue_page(const bj::object& o) {
   return page;
 }
 
+ClusterQueuePage cluster_queue_page(const bj::object& o) {
+  ClusterQueuePage page;
+  page.tier = json::text(o, "tier");
+  const QueueCounts counts = counts_of(o);
+  page.queued = counts.queued;
+  page.building = counts.building;
+  page.failed = counts.failed;
+  each_object(o, "jobs", [&page](const bj::object& j) {
+    page.jobs.push_back({json::text(j, "key"), json::text(j, "state"), json::text(j, "label"),
+                         json::text(j, "compiler"), json::natural(j, "attempts"),
+                         json::text(j, "host"), json::text(j, "class"), json::text(j, "message"),
+                         json::text(j, "log"), json::text(j, "problem")});
+  });
+  if (std::string next = json::text(o, "next"); !next.empty()) page.next = std::move(next);
+  return page;
+}
+
 Result<Taken> taken(const bj::object& o) {
   Taken taken;
+  taken.pending = json::natural(o, "pending");
+  taken.problem = json::text(o, "problem");
   taken.counts = counts_of(o);
   if (json::text(o, "state") != protocol::state::kJob) return taken;
   const bj::object* record = json::object(o, "record");

@@ -25,6 +25,7 @@ inline constexpr std::string_view kBuilds = "/v1/builds";
 inline constexpr std::string_view kRecordings = "/v1/recordings";
 inline constexpr std::string_view kQueue = "/v1/queue";
 inline constexpr std::string_view kTakeJob = "/v1/queue/take";
+inline constexpr std::string_view kClusterQueue = "/v1/queue/cluster";
 inline constexpr std::string_view kBypass = "/v1/bypass";
 inline constexpr std::string_view kStats = "/v1/stats";
 inline constexpr std::string_view kEntries = "/v1/entries";

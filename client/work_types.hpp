@@ -70,6 +70,21 @@ struct QueuePage {
   std::optional<std::uint64_t> next;
 };
 
+// The cluster's queue, as it lies in the tier.
+struct ClusterQueuePage {
+  struct Job {
+    std::string key, state, label, compiler;
+    std::uint64_t attempts = 0;
+    std::string host;                         // that took it last
+    std::string failure_class, message, log;  // of the last failure
+    std::string problem;                      // why no worker of this host would take it
+  };
+  std::string tier;
+  std::uint64_t queued = 0, building = 0, failed = 0;
+  std::vector<Job> jobs;
+  std::optional<std::string> next;
+};
+
 // What a worker is given: build it under this lease, then commit or fail as ever.
 struct TakenJob {
   RecordedAction record;
@@ -78,7 +93,9 @@ struct TakenJob {
 
 struct Taken {
   std::optional<TakenJob> job;
-  QueueCounts counts;  // when there is none
+  std::uint64_t pending = 0;  // there is none now, but so many may be for the worker later
+  std::string problem;        // why the cluster's queue was not looked at, or ""
+  QueueCounts counts;         // when there is none
 };
 
 }  // namespace nc::client

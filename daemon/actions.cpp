@@ -97,6 +97,7 @@ HttpResponse put_action(Service& service, const HttpRequest& request) {
   bool ours = !request.rights || !manifest->signature.empty();
   if (service.cluster && !import) ours = service.cluster->published(lease, ours) && ours;
   if (*published && !import && ours) service.tiers.published(key);
+  if (service.jobs) service.jobs->built(key);
   service.keeper.apply(service.leases.settled(key));
   if (*published && !import) {
     service.store.count(manifest->name_space, "compile_seconds_spent",

@@ -6,7 +6,8 @@
 
 namespace nc::daemon {
 
-DiskPool::DiskPool(std::size_t threads) : slow_limit_(threads > 1 ? threads - 1 : 1) {
+DiskPool::DiskPool(std::size_t threads, std::size_t max_waiting)
+    : slow_limit_(threads > 1 ? threads - 1 : 1), max_waiting_(max_waiting) {
   threads_.reserve(threads);
   for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
@@ -15,13 +16,14 @@ DiskPool::~DiskPool() {
   stop();
 }
 
-void DiskPool::post(Lane lane, std::function<void()> work) {
+bool DiskPool::post(Lane lane, std::function<void()> work) {
   {
     MutexLock lock(mutex_);
-    if (stopping_) return;
+    if (stopping_ || quick_.size() + slow_.size() >= max_waiting_) return false;
     (lane == Lane::kQuick ? quick_ : slow_).push_back(std::move(work));
   }
   wake_.notify_one();
+  return true;
 }
 
 void DiskPool::stop() {
@@ -55,7 +57,7 @@ void DiskPool::run() {
       queue.pop_front();
       if (slow) ++running_slow_;
     }
-    guarded("disk thread", work);
+    guarded("a thread of the pool", work);
     work = nullptr;  // its captures go before the lock is taken again
     if (slow) {
       MutexLock lock(mutex_);

@@ -1,5 +1,5 @@
-// Threads that may block on the disk. One of them is always free of slow work (hashing, writing,
-// whole-store requests), so that look-ups stay quick under load.
+// Threads that may block: on the disk, or on the shared tiers. One of them is always free of slow
+// work (hashing, writing, whole-store requests), so that look-ups stay quick under load.
 #pragma once
 
 #include <condition_variable>
@@ -17,14 +17,17 @@ enum class Lane { kQuick, kSlow };
 
 class DiskPool {
  public:
-  explicit DiskPool(std::size_t threads);
+  static constexpr std::size_t kUnbounded = static_cast<std::size_t>(-1);
+
+  // `max_waiting`: so much work waits at most, besides what runs.
+  explicit DiskPool(std::size_t threads, std::size_t max_waiting = kUnbounded);
   ~DiskPool();  // runs what is queued, then joins
   DiskPool(const DiskPool&) = delete;
   DiskPool& operator=(const DiskPool&) = delete;
 
-  // Work must not throw; should it, the exception is logged and dropped. After stop() work is
-  // dropped.
-  void post(Lane lane, std::function<void()> work) NC_EXCLUDES(mutex_);
+  // Work must not throw; should it, the exception is logged and dropped. False: it is dropped, as
+  // too much is waiting, or after stop().
+  bool post(Lane lane, std::function<void()> work) NC_EXCLUDES(mutex_);
   void stop() NC_EXCLUDES(mutex_);
 
  private:
@@ -32,6 +35,7 @@ class DiskPool {
   bool runnable() const NC_REQUIRES(mutex_);
 
   const std::size_t slow_limit_;
+  const std::size_t max_waiting_;
   Mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<std::function<void()>> quick_ NC_GUARDED_BY(mutex_);

@@ -85,7 +85,9 @@ HttpResponse heartbeat(Service& service, const HttpRequest& request) {
                  {"cancel", unwanted && service.settings.copy().boolean("cancel_unwanted")}});
 }
 
-HttpResponse fail_lease(Service& service, const HttpRequest& request) {
+namespace {
+
+HttpResponse failed(Service& service, const HttpRequest& request) {
   auto object = body_of(request);
   if (!object.ok()) return HttpResponse::error(object.error());
   ActionKey key;
@@ -132,6 +134,7 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
       kept = false;
     }
   }
+  if (service.jobs) service.jobs->failed(request.arg, failure);
   service.work.failed(key, *parsed, failure.message);
   service.outcomes.failed(key, class_name, failure.message, failure.log);
   if (kept && service.cluster) service.cluster->failed(request.arg);
@@ -140,12 +143,37 @@ HttpResponse fail_lease(Service& service, const HttpRequest& request) {
   return answer({{"remembered", kept}, {"expires_ms", kept ? failure.expires_ms : 0}});
 }
 
-HttpResponse release_lease(Service& service, const HttpRequest& request) {
+HttpResponse released(Service& service, const HttpRequest& request) {
   const auto lease = service.leases.find(request.arg);
   if (!lease || lease->request.key.hex() != request.query("key")) return lost(request.arg);
+  if (service.jobs) service.jobs->given_back(request.arg);
   service.work.given_back(request.arg);
   service.keeper.apply(service.leases.end(request.arg, LeaseTable::End::kReleased));
   return answer({{"released", true}});
+}
+
+// The end of a job of the cluster is told to its queue before the lease ends, by threads that may
+// wait for the tier.
+template <HttpResponse (*kHandler)(Service&, const HttpRequest&)>
+void where_it_may_wait(Service& service, Call call) {
+  if (service.jobs && service.jobs->holds(call.request.arg)) {
+    const auto shared = std::make_shared<Call>(std::move(call));
+    const bool posted = service.tiers.post(
+        [&service, shared] { shared->reply(kHandler(service, shared->request)); });
+    if (posted) return;
+    call = std::move(*shared);
+  }
+  call.reply(kHandler(service, call.request));
+}
+
+}  // namespace
+
+void fail_lease(Service& service, Call call) {
+  where_it_may_wait<failed>(service, std::move(call));
+}
+
+void release_lease(Service& service, Call call) {
+  where_it_may_wait<released>(service, std::move(call));
 }
 
 HttpResponse list_leases(Service& service, const HttpRequest&) {

@@ -20,6 +20,7 @@
 #include "daemon/self_check.hpp"
 #include "daemon/server.hpp"
 #include "daemon/startup.hpp"
+#include "daemon/tier_totals.hpp"
 
 namespace nc::daemon {
 namespace {
@@ -96,9 +97,14 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   Builder self{{}, service.host};
   self.process.pid = ::getpid();
   service.tiers.open(std::move(chain), std::move(problems), std::move(self));
-  if (!read_only) NC_TRY(service.tiers.restore());
+  TierTotals tier_totals(*store);
+  if (!read_only) {
+    NC_TRY(service.tiers.restore());
+    NC_TRY(tier_totals.restore(service.tiers.chain()));
+  }
   service.cluster = open_cluster(service, initial);
   if (service.cluster) NC_TRY(service.cluster->restore());
+  service.jobs = open_cluster_jobs(service, initial);
   // Before the keeper's thread, which must not outlive what follows it.
   if (!listener) {
     NC_ASSIGN(listener, place->listen());
@@ -163,6 +169,12 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
       log::debug("buckets", "sizes are not written yet: {}", written.error().text());
     }
   };
+  const auto write_tier_totals = [&] {
+    if (read_only) return;
+    if (Status written = tier_totals.write(service.tiers.chain()); !written.ok()) {
+      log::debug("tiers", "counters are not written yet: {}", written.error().text());
+    }
+  };
   const auto forget_old_work = [&, next = Millis{0}]() mutable {
     constexpr Millis kPauseMs = 60'000;
     if (clock.monotonic_ms() < next) return;
@@ -175,9 +187,17 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     const auto look_at_tokens = [&] {
       if (service.gate) service.gate->refresh();
     };
+    const auto settle_jobs = [&, busy = std::make_shared<std::atomic<bool>>(false)] {
+      if (!service.jobs || !service.jobs->unsettled() || busy->exchange(true)) return;
+      const bool posted = service.tiers.post([&service, busy] {
+        guarded("the cluster's queue", [&service] { service.jobs->settle(); });
+        *busy = false;
+      });
+      if (!posted) *busy = false;
+    };
     Maintenance maintenance({[&] { store->maintain(); }, write_buckets, forget_old_work,
-                             look_at_tokens, [&] { service.tiers.tick(); }, leave_when_idle,
-                             leave_with_parent});
+                             look_at_tokens, [&] { service.tiers.tick(); }, settle_jobs,
+                             write_tier_totals, leave_when_idle, leave_with_parent});
     log::info("daemon", "neuroncached {} serves {} at {}", NC_VERSION, service.store_path, at);
     starter.ready();
     notify_manager("READY=1");
@@ -189,6 +209,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
   service.listener.reset();
   keeper.stop();
   write_buckets();
+  write_tier_totals();
   if (Status flushed = store->flush(); !flushed.ok()) {
     log::error("daemon", "the last flush failed: {}", flushed.error().text());
   }

@@ -16,6 +16,7 @@
 #include "daemon/bucket_book.hpp"
 #include "daemon/builds.hpp"
 #include "daemon/cluster.hpp"
+#include "daemon/cluster_jobs.hpp"
 #include "daemon/disk_pool.hpp"
 #include "daemon/hit_memo.hpp"
 #include "daemon/http.hpp"
@@ -80,6 +81,8 @@ struct Service {
 
   // Nothing: builds of other hosts are not looked at.
   std::unique_ptr<Cluster> cluster;
+  // Nothing: there is no tier that holds a queue of builds.
+  std::unique_ptr<ClusterJobs> jobs;
 
   std::string store_path;
   std::string host;
@@ -118,8 +121,8 @@ Result<std::unique_ptr<BodySink>> put_blob(Service& service, const HttpRequest& 
 
 // ---- Leases (lease_handlers.cpp) ----
 HttpResponse heartbeat(Service& service, const HttpRequest& request);
-HttpResponse fail_lease(Service& service, const HttpRequest& request);
-HttpResponse release_lease(Service& service, const HttpRequest& request);
+void fail_lease(Service& service, Call call);
+void release_lease(Service& service, Call call);
 HttpResponse list_leases(Service& service, const HttpRequest& request);
 HttpResponse bypass(Service& service, const HttpRequest& request);
 
@@ -141,7 +144,21 @@ HttpResponse forget_recording(Service& service, const HttpRequest& request);
 HttpResponse enqueue_work(Service& service, const HttpRequest& request);
 HttpResponse list_queue(Service& service, const HttpRequest& request);
 HttpResponse clear_queue(Service& service, const HttpRequest& request);
-HttpResponse take_work(Service& service, const HttpRequest& request);
+// What the body of a request to queue something names, recorded here. Blocks on the disk.
+struct ChosenAction {
+  ActionKey key;
+  std::string label, compiler;
+  bool lost = false;  // it cannot be built again
+};
+Result<std::vector<ChosenAction>> chosen_actions(Service& service, const HttpRequest& request);
+
+// ---- Jobs for workers (take_job.cpp), and the cluster's queue of them (cluster_queue.cpp) ----
+void take_work(Service& service, Call call);
+void enqueue_in_cluster(Service& service, Call call);
+void list_cluster_queue(Service& service, Call call);
+void clear_cluster_queue(Service& service, Call call);
+// Whether there is such a queue, and the caller is the daemon's own user.
+Status may_use_cluster_queue(Service& service, const HttpRequest& request);
 
 // ---- What became of the actions of a recording (outcome_handlers.cpp) ----
 HttpResponse list_outcomes(Service& service, const HttpRequest& request);

@@ -2,12 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "base/log.hpp"
 #include "cache/tier/open_engine.hpp"
-#include "daemon/disk_pool.hpp"
 
 namespace nc::daemon {
 namespace {
@@ -81,7 +81,7 @@ Status TierDesk::restore() {
 void TierDesk::start() {
   if (!any()) return;
   chain_->start();
-  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { run(); });
+  pool_ = std::make_unique<DiskPool>(kThreads, kMaxWork);
 }
 
 void TierDesk::stop() {
@@ -89,23 +89,18 @@ void TierDesk::stop() {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
-  for (auto& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
-  threads_.clear();
+  if (pool_) pool_->stop();
   if (any()) chain_->stop();
 }
 
 // ---- Flights ----
 
 bool TierDesk::begin(const Request& request) {
-  if (stopping_ || work_.size() >= kMaxWork) return false;
+  // It takes off when the lock is given back.
+  if (stopping_ || !post([this, key = request.key] { fly(key); })) return false;
   Flight& flight = flights_[request.key];
   flight.request = request;
   flight.bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
-  work_.emplace_back([this, key = request.key] { fly(key); });
-  wake_.notify_one();
   return true;
 }
 
@@ -213,13 +208,7 @@ void TierDesk::published(const ActionKey& key) {
 }
 
 bool TierDesk::post(std::function<void()> work) {
-  {
-    MutexLock lock(mutex_);
-    if (stopping_ || threads_.empty() || work_.size() >= kMaxWork) return false;
-    work_.push_back(std::move(work));
-  }
-  wake_.notify_one();
-  return true;
+  return pool_ && pool_->post(Lane::kQuick, std::move(work));
 }
 
 void TierDesk::tick() {
@@ -255,20 +244,6 @@ void TierDesk::tick() {
   if (posted) return;
   MutexLock lock(mutex_);
   probing_ = false;
-}
-
-void TierDesk::run() {
-  for (;;) {
-    std::function<void()> work;
-    {
-      MutexLock lock(mutex_);
-      while (work_.empty() && !stopping_) wake_.wait(mutex_);
-      if (work_.empty()) return;
-      work = std::move(work_.front());
-      work_.pop_front();
-    }
-    guarded("a thread of the tiers", work);
-  }
 }
 
 }  // namespace nc::daemon

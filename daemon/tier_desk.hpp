@@ -3,14 +3,10 @@
 // build waits for it as for any builder, without holding a thread. Without tiers it does nothing.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +14,7 @@
 #include "base/thread_annotations.hpp"
 #include "cache/tier/chain.hpp"
 #include "cache/trust/policy.hpp"
+#include "daemon/disk_pool.hpp"
 #include "daemon/lease_keeper.hpp"
 #include "daemon/leases.hpp"
 
@@ -63,7 +60,7 @@ class TierDesk {
   // An entry was built here.
   void published(const ActionKey& key);
   // On one of the desk's threads. False: too much is waiting already, or it stops.
-  bool post(std::function<void()> work) NC_EXCLUDES(mutex_);
+  bool post(std::function<void()> work);
   // Every second or so: keeps leases, ends looks that take too long, probes sick tiers.
   void tick() NC_EXCLUDES(mutex_);
 
@@ -81,7 +78,6 @@ class TierDesk {
   bool begin(const Request& request) NC_REQUIRES(mutex_);
   void fly(const ActionKey& key) NC_EXCLUDES(mutex_);
   void land(const ActionKey& key, bool found) NC_EXCLUDES(mutex_);
-  void run() NC_EXCLUDES(mutex_);
   void remember(const ActionKey& key, bool found) NC_REQUIRES(mutex_);
 
   const Deps deps_;
@@ -90,8 +86,6 @@ class TierDesk {
   Builder self_;
 
   mutable Mutex mutex_;
-  std::condition_variable_any wake_;
-  std::deque<std::function<void()>> work_ NC_GUARDED_BY(mutex_);
   std::unordered_map<ActionKey, Flight, Sha256Hash> flights_ NC_GUARDED_BY(mutex_);
   struct Answer {
     bool found = false;
@@ -100,7 +94,7 @@ class TierDesk {
   std::unordered_map<ActionKey, Answer, Sha256Hash> answers_ NC_GUARDED_BY(mutex_);
   bool stopping_ NC_GUARDED_BY(mutex_) = false;
   bool probing_ NC_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
+  std::unique_ptr<DiskPool> pool_;  // from start() on
 };
 
 // The chain of the setting `tiers`; addresses that cannot be used go to `problems`, and to the log.

@@ -1,7 +1,6 @@
 // Recorded actions and the queue of those that somebody is to build.
 #include <algorithm>
 
-#include "base/log.hpp"
 #include "base/number.hpp"
 #include "cache/json_fields.hpp"
 #include "daemon/answers.hpp"
@@ -55,119 +54,19 @@ js::object counts_json(const WorkQueue::Counts& counts) {
           {"failed", counts.failed}};
 }
 
-struct Enqueued {
-  std::size_t queued = 0, already = 0, built = 0, lost = 0;
-};
-
-Status enqueue(Service& service, const ActionKey& key, const std::string& label,
-               const std::string& compiler, Enqueued& sums) {
-  NC_ASSIGN(const auto entry, service.store.peek(key));
-  if (entry) {
-    ++sums.built;
-    return {};
-  }
-  switch (service.work.enqueue(key, label, compiler)) {
-    case WorkQueue::Added::kQueued:
-      ++sums.queued;
-      break;
-    case WorkQueue::Added::kAlready:
-      ++sums.already;
-      break;
-    case WorkQueue::Added::kFull:
-      return Error{Code::kBusy, "the queue is full",
-                   "wait until workers have built some of it, or clear it"};
-  }
-  return {};
-}
-
-Status enqueue_recording(Service& service, const std::string& name, Enqueued& sums) {
+Result<std::vector<ChosenAction>> of_recording(Service& service, const std::string& name) {
+  std::vector<ChosenAction> chosen;
   std::optional<ActionKey> after;
   for (;;) {
     NC_ASSIGN(const auto page, service.work.actions(name, after, kPage));
     for (const RecordedAction& action : page) {
       const auto there = service.store.peek(action.key);
-      if (!action.lost.empty() && there.ok() && !*there) {
-        ++sums.lost;
-        continue;
-      }
-      NC_TRY(enqueue(service, action.key, action.label, action.compiler, sums));
+      const bool lost = !action.lost.empty() && there.ok() && !*there;
+      chosen.push_back({action.key, action.label, action.compiler, lost});
     }
-    if (page.size() < kPage) return {};
+    if (page.size() < kPage) return chosen;
     after = page.back().key;
   }
-}
-
-// Who takes a job builds it: the process at the other end.
-Builder builder_of(Service& service, const HttpRequest& request) {
-  Builder who;
-  who.host = service.host;
-  const pid_t pid = request.connection->peer().pid;
-  if (pid <= 0) return who;
-  if (auto process = service.processes.identify(pid); process.ok()) who.process = *process;
-  return who;
-}
-
-HttpResponse job_answer(Service& service, const ActionRecord& record, const Lease& lease) {
-  const Millis ttl = service.leases.lease_ttl();
-  js::error_code ignored;
-  HttpResponse response = answer({{"state", "job"},
-                                  {"key", record.key.hex()},
-                                  {"record", js::parse(record.to_json(), ignored)},
-                                  {"lease", lease_json(lease, ttl)}});
-  response.undelivered = [&service, id = lease.id] {
-    service.pool.post(Lane::kQuick, [&service, id] {
-      service.work.given_back(id);
-      service.keeper.apply(service.leases.end(id, LeaseTable::End::kReleased));
-    });
-  };
-  return response;
-}
-
-bool has_parts(const ActionRecord& record, const KeyParts& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& part) {
-    return std::find(record.parts.begin(), record.parts.end(), part) != record.parts.end();
-  });
-}
-
-// The lease of a queued action, if it is to be had and nothing speaks against building.
-Result<std::optional<Lease>> lease_for(Service& service, const HttpRequest& http,
-                                       const ActionRecord& record) {
-  LeaseTable::Ask ask;
-  ask.request.key = record.key;
-  ask.request.name_space = record.name_space;
-  ask.request.kind = record.kind;
-  ask.request.label = record.label;
-  ask.request.program = record.program;
-  ask.request.compiler = record.compiler;
-  ask.request.model = record.model;
-  ask.request.parts = record.parts;
-  ask.who = builder_of(service, http);
-  ask.connection = http.connection->id();
-  auto asked = service.leases.ask(std::move(ask));
-  service.keeper.apply(asked.effects);
-  switch (asked.kind) {
-    case LeaseTable::Answer::Kind::kGranted:
-      break;
-    case LeaseTable::Answer::Kind::kRefused:
-      return asked.error;
-    case LeaseTable::Answer::Kind::kParked:
-    case LeaseTable::Answer::Kind::kBusy:  // somebody builds it without having taken it from here
-      service.keeper.apply(service.leases.forget_ticket(asked.progress.ticket));
-      return std::optional<Lease>();
-  }
-  // Published between our look and the grant?
-  if (const auto entry = service.store.peek(record.key); entry.ok() && *entry) {
-    service.keeper.apply(service.leases.settled(record.key));
-    service.work.built(record.key);
-    return std::optional<Lease>();
-  }
-  if (!service.work.take(record.key, asked.lease.id)) {
-    service.keeper.apply(service.leases.end(asked.lease.id, LeaseTable::End::kReleased));
-    return std::optional<Lease>();
-  }
-  service.keeper.follow(asked.lease);
-  service.store.count(record.name_space, "builds", 1);
-  return std::optional(asked.lease);
 }
 
 }  // namespace
@@ -261,40 +160,62 @@ HttpResponse forget_recording(Service& service, const HttpRequest& request) {
   return answer({{"forgotten", true}});
 }
 
-HttpResponse enqueue_work(Service& service, const HttpRequest& request) {
-  auto object = body_of(request);
-  if (!object.ok()) return HttpResponse::error(object.error());
+Result<std::vector<ChosenAction>> chosen_actions(Service& service, const HttpRequest& request) {
+  NC_ASSIGN(const auto object, body_of(request));
   std::string recording;
   ActionKey key;
-  JsonFields fields(*object, "the body");
+  JsonFields fields(object, "the body");
   fields.text("recording", recording, 64, is_namespace_name).digest("key", key);
-  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
-  const js::value* given = object->if_contains("record");
+  NC_TRY(fields.done());
+  const js::value* given = object.if_contains("record");
   const int said =
-      (recording.empty() ? 0 : 1) + (object->contains("key") ? 1 : 0) + (given != nullptr ? 1 : 0);
+      (recording.empty() ? 0 : 1) + (object.contains("key") ? 1 : 0) + (given != nullptr ? 1 : 0);
   if (said != 1) {
-    return HttpResponse::error({Code::kInvalid, "the body says nothing to queue, or too much",
-                                "send one of key, recording, record"});
+    return Error{Code::kInvalid, "the body says nothing to queue, or too much",
+                 "send one of key, recording, record"};
   }
-  Enqueued sums;
-  Status done;
-  if (!recording.empty()) {
-    done = enqueue_recording(service, recording, sums);
-  } else {
-    auto record =
-        given != nullptr ? ActionRecord::parse(js::serialize(*given)) : service.work.find(key);
-    if (record.ok() && given != nullptr) {
-      auto kept = service.work.record(kQueueRecording, *record);
-      if (!kept.ok()) record = std::move(kept).error();
+  if (!recording.empty()) return of_recording(service, recording);
+  NC_ASSIGN(const ActionRecord record,
+            given != nullptr ? ActionRecord::parse(js::serialize(*given)) : service.work.find(key));
+  if (given != nullptr) {
+    if (auto kept = service.work.record(kQueueRecording, record); !kept.ok()) {
+      return std::move(kept).error();
     }
-    if (!record.ok()) return HttpResponse::error(record.error());
-    done = enqueue(service, record->key, record->label, record->compiler, sums);
   }
-  if (!done.ok()) return HttpResponse::error(done.error());
-  return answer({{"queued", sums.queued},
-                 {"already", sums.already},
-                 {"built", sums.built},
-                 {"lost", sums.lost}});
+  return std::vector<ChosenAction>{{record.key, record.label, record.compiler}};
+}
+
+HttpResponse enqueue_work(Service& service, const HttpRequest& request) {
+  const auto chosen = chosen_actions(service, request);
+  if (!chosen.ok()) return HttpResponse::error(chosen.error());
+  std::size_t queued = 0;
+  std::size_t already = 0;
+  std::size_t built = 0;
+  std::size_t lost = 0;
+  for (const ChosenAction& action : *chosen) {
+    if (action.lost) {
+      ++lost;
+      continue;
+    }
+    const auto entry = service.store.peek(action.key);
+    if (!entry.ok()) return HttpResponse::error(entry.error());
+    if (*entry) {
+      ++built;
+      continue;
+    }
+    switch (service.work.enqueue(action.key, action.label, action.compiler)) {
+      case WorkQueue::Added::kQueued:
+        ++queued;
+        break;
+      case WorkQueue::Added::kAlready:
+        ++already;
+        break;
+      case WorkQueue::Added::kFull:
+        return HttpResponse::error({Code::kBusy, "the queue is full",
+                                    "wait until workers have built some of it, or clear it"});
+    }
+  }
+  return answer({{"queued", queued}, {"already", already}, {"built", built}, {"lost", lost}});
 }
 
 HttpResponse list_queue(Service& service, const HttpRequest& request) {
@@ -323,42 +244,6 @@ HttpResponse list_queue(Service& service, const HttpRequest& request) {
 
 HttpResponse clear_queue(Service& service, const HttpRequest&) {
   return answer({{"removed", service.work.clear_queue()}});
-}
-
-HttpResponse take_work(Service& service, const HttpRequest& request) {
-  auto object = body_of(request);
-  if (!object.ok()) return HttpResponse::error(object.error());
-  std::string compiler;
-  KeyParts parts;
-  JsonFields fields(*object, "the body");
-  fields.text("compiler", compiler).parts("parts", parts);
-  if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
-  if (service.read_only) {
-    return HttpResponse::error(
-        {Code::kReadOnly, "the store is open for reading only", "ask a daemon that may write"});
-  }
-  for (const Job& job : service.work.queue().next(WorkQueue::kMaxJobs)) {
-    if (job.compiler.find(compiler) == std::string::npos) continue;
-    const auto entry = service.store.peek(job.key);
-    if (entry.ok() && *entry) {
-      service.work.built(job.key);
-      continue;
-    }
-    if (const auto failure = service.store.failure(job.key); failure.ok() && *failure) {
-      service.work.failed(job.key, (*failure)->failure_class, (*failure)->message);
-      continue;
-    }
-    auto record = service.work.find(job.key);
-    if (!record.ok()) {
-      service.work.failed(job.key, FailureClass::kUncacheable, record.error().message);
-      continue;
-    }
-    if (!has_parts(*record, parts)) continue;
-    auto lease = lease_for(service, request, *record);
-    if (!lease.ok()) return HttpResponse::error(lease.error());
-    if (*lease) return job_answer(service, *record, **lease);
-  }
-  return answer({{"state", "empty"}, {"counts", counts_json(service.work.queue().counts())}});
 }
 
 }  // namespace nc::daemon

@@ -77,6 +77,7 @@ class Chain {
   Status queue(const ActionKey& key, const std::string& tier);
   // The tier whose address is `name`, or, "" with a single tier, that one. kNotFound.
   Result<Link*> link(const std::string& name);
+  const std::vector<std::unique_ptr<Link>>& links() const { return links_; }
   Transfer& transfer() { return transfer_; }
 
   std::vector<TierView> view() const;

@@ -9,7 +9,7 @@
 //   v1/blobs/<ab>/<sha256>.zst       the same as one zstd frame; readers take either
 //   v1/leases/<ab>/<key>/<fence>     one generation of the lease of a key; fences have 20 digits
 //   v1/leases/<ab>/<key>/seen        what that row was like at some time (garbage collection)
-//   v1/queue/<id>                    an action that waits for a builder
+//   v1/queue/<key>[.<note>]          an action that waits for a builder (cache/tier/job_queue.hpp)
 //   v1/marks/<ab>/<sha256>           when a blob was first seen without an entry (garbage
 //   collection)
 //

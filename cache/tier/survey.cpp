@@ -1,12 +1,12 @@
 #include "cache/tier/survey.hpp"
 
 #include <map>
-#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/log.hpp"
 #include "base/number.hpp"
+#include "cache/tier/job_queue.hpp"
 #include "cache/tier/layout.hpp"
 #include "cache/tier/lease_sweep.hpp"
 #include "cache/tier/zstd_stream.hpp"
@@ -190,17 +190,7 @@ Result<bool> Survey::check_entry(const std::string& name, bool deep, Repair repa
     return false;
   }
   if (!found.manifest) check.bad.push_back({found.row.key.hex(), found.row.problem, ""});
-  const auto outputs =
-      found.manifest ? std::span<const Output>(found.manifest->outputs) : std::span<const Output>();
-  for (const auto& output : outputs) {
-    bool damaged = false;
-    NC_TRY(check_blob(output, deep, check, damaged));
-    if (!damaged || repair == Repair::kNo) continue;
-    for (const bool compressed : {true, false}) {
-      Status gone = deps_.link.engine().remove(blob_name(output.digest, compressed));
-      if (!gone.ok() && sick(gone.error())) return std::move(gone).error();
-    }
-  }
+  if (found.manifest) NC_TRY(check_blobs(*found.manifest, deep, repair, check));
   for (auto i = before; i < check.bad.size(); ++i) {
     check.bad[i].action =
         repair != Repair::kNo
@@ -225,7 +215,63 @@ Result<Survey::Check> Survey::verify(const std::string& after, std::size_t limit
       NC_ASSIGN(again, check_entry(object.name, deep, repair, check));
     }
   }
+  if (check.next.empty()) NC_TRY(check_jobs(deep, repair, check));
   return check;
+}
+
+Status Survey::check_blobs(const Manifest& manifest, bool deep, Repair repair, Check& check) {
+  for (const auto& output : manifest.outputs) {
+    bool damaged = false;
+    NC_TRY(check_blob(output, deep, check, damaged));
+    if (!damaged || repair == Repair::kNo) continue;
+    for (const bool compressed : {true, false}) {
+      Status gone = deps_.link.engine().remove(blob_name(output.digest, compressed));
+      if (!gone.ok() && sick(gone.error())) return std::move(gone).error();
+    }
+  }
+  return {};
+}
+
+Status Survey::check_jobs(bool deep, Repair repair, Check& check) {
+  Engine& engine = deps_.link.engine();
+  JobQueue queue(engine, deps_.link, deps_.transfer);
+  NC_ASSIGN(const auto jobs, queue.list());
+  for (const auto& job : jobs) {
+    ++check.checked;
+    const auto before = check.bad.size();
+    auto text = engine.get(queue_name(job.key.hex()), Manifest::kMaxBytes);
+    if (text.is(Code::kNotFound)) continue;  // done meanwhile
+    if (!text.ok() && sick(text.error())) return std::move(text).error();
+    auto manifest = text.ok() ? Manifest::parse(*text) : Result<Manifest>(text.error());
+    if (manifest.ok()) {
+      Transfer::Blame blame;
+      manifest = deps_.transfer.believe(deps_.link, manifest->key, *text, blame);
+      if (!manifest.ok() && blame.foreign) {
+        const bool remove = repair == Repair::kUntrusted;
+        check.untrusted.push_back(
+            {job.key.hex(), manifest.error().text(),
+             remove ? "the queued build was removed"
+                    : "left alone: other hosts may trust it; --repair --untrusted removes it"});
+        if (remove) NC_TRY(queue.remove(job.key));
+        continue;
+      }
+    }
+    if (manifest.ok()) {
+      NC_TRY(check_blobs(*manifest, deep, repair, check));
+    } else {
+      check.bad.push_back({job.key.hex(), manifest.error().text(), ""});
+    }
+    if (check.bad.size() == before) continue;
+    if (repair != Repair::kNo) NC_TRY(queue.remove(job.key));
+    for (auto i = before; i < check.bad.size(); ++i) {
+      check.bad[i].action =
+          repair != Repair::kNo
+              ? "the queued build was removed; queue it again"
+              : "the queued build cannot be used: `neuroncache verify --tier ... --repair` "
+                "removes it";
+    }
+  }
+  return {};
 }
 
 Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
@@ -257,11 +303,9 @@ Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
     return {};
   }));
   result.blobs = blobs.size();
-  NC_TRY(each_object(engine, kEntries, [&](const ObjectInfo& object) -> Status {
-    if (!parse_entry(object.name)) return {};
-    ++result.entries;
-    // Also what we do not believe keeps its blobs: others may.
-    auto text = engine.get(object.name, Manifest::kMaxBytes);
+  // Also what we do not believe keeps its blobs: others may.
+  const auto keep_blobs = [&](const std::string& name) -> Status {
+    auto text = engine.get(name, Manifest::kMaxBytes);
     if (text.is(Code::kNotFound)) return {};
     if (!text.ok() && sick(text.error())) return std::move(text).error();
     const auto manifest = text.ok() ? Manifest::parse(*text) : Result<Manifest>(text.error());
@@ -271,6 +315,14 @@ Result<Survey::Collected> Survey::collect(Millis grace_ms, bool dry_run) {
     }
     for (const auto& output : manifest->outputs) blobs.erase(output.digest);
     return {};
+  };
+  NC_TRY(each_object(engine, kEntries, [&](const ObjectInfo& object) -> Status {
+    if (!parse_entry(object.name)) return {};
+    ++result.entries;
+    return keep_blobs(object.name);
+  }));
+  NC_TRY(each_object(engine, kQueue, [&](const ObjectInfo& object) -> Status {
+    return parse_job(object.name) ? keep_blobs(object.name) : Status();
   }));
   result.unused = blobs.size();
   // A mark of what is used again, or gone, has had its day. Whoever made it new marks it anew.

@@ -70,7 +70,8 @@ class Survey {
     kUntrusted,  // so are entries that are not trusted here, whoever else may want them
   };
   // Entries are read and checked as a look-up does; their blobs have to be there, and with `deep`
-  // their bytes are fetched and hashed.
+  // their bytes are fetched and hashed. The last page has the jobs of the cluster's queue as well,
+  // which are checked likewise.
   Result<Check> verify(const std::string& after, std::size_t limit, bool deep, Repair repair);
 
   struct Collected {
@@ -103,6 +104,8 @@ class Survey {
   Result<bool> take_out(const std::string& name);
   Result<bool> check_entry(const std::string& name, bool deep, Repair repair, Check& check);
   Status check_blob(const Output& output, bool deep, Check& check, bool& damaged);
+  Status check_blobs(const Manifest& manifest, bool deep, Repair repair, Check& check);
+  Status check_jobs(bool deep, Repair repair, Check& check);
 
   const Deps deps_;
 };

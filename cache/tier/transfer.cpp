@@ -248,11 +248,13 @@ Result<bool> Transfer::send_blob(Link& link, const Output& output) {
   return false;
 }
 
-Result<std::optional<unsigned>> Transfer::place_for(Link& link, const Manifest& manifest,
-                                                    bool& damaged) {
+Result<std::optional<std::string>> Transfer::place_for(Link& link, const Manifest& manifest,
+                                                       const std::vector<std::string>& names,
+                                                       bool& damaged) {
   const ActionKey& key = manifest.key;
-  for (unsigned place = 0; place < kEntryPlaces; ++place) {
-    const auto text = link.peek(entry_name(key, place), Manifest::kMaxBytes);
+  const bool only = names.size() == 1 || link.engine().capabilities().one_entry;
+  for (const std::string& place : names) {
+    const auto text = link.peek(place, Manifest::kMaxBytes);
     if (!text.ok() && sick(text.error())) return text.error();
     damaged = !text.ok() && !text.is(Code::kNotFound);
     if (!text.ok()) return std::optional(place);
@@ -269,12 +271,24 @@ Result<std::optional<unsigned>> Transfer::place_for(Link& link, const Manifest& 
       }
       return whole ? std::nullopt : std::optional(place);
     }
-    if (link.engine().capabilities().one_entry) return std::optional(place);
+    if (only) return std::optional(place);
   }
   return Error{Code::kConflict, "", ""};
 }
 
 Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
+  std::vector<std::string> names;
+  for (unsigned place = 0; place < kEntryPlaces; ++place) names.push_back(entry_name(key, place));
+  return send_to(link, key, names);
+}
+
+Result<Transfer::Sent> Transfer::send_as(Link& link, const ActionKey& key,
+                                         const std::string& name) {
+  return send_to(link, key, {name});
+}
+
+Result<Transfer::Sent> Transfer::send_to(Link& link, const ActionKey& key,
+                                         const std::vector<std::string>& names) {
   const auto hold = deps_.store.hold(key);
   NC_ASSIGN(auto entry, deps_.store.peek(key));
   if (!entry) return Sent::kGone;
@@ -285,7 +299,7 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
   }
   // The first one stays, if it is one that can be used.
   bool damaged = false;
-  auto place = place_for(link, manifest, damaged);
+  auto place = place_for(link, manifest, names, damaged);
   if (place.is(Code::kConflict)) return Sent::kCrowded;
   NC_TRY(place);
   if (!*place) return Sent::kKnown;
@@ -299,13 +313,13 @@ Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
     if (there) known.push_back(&output);
   }
   if (known.size() < manifest.outputs.size()) {  // it took its time: somebody may have come first
-    place = place_for(link, manifest, damaged);
+    place = place_for(link, manifest, names, damaged);
     if (place.is(Code::kConflict)) return Sent::kCrowded;
     NC_TRY(place);
     if (!*place) return Sent::kKnown;
   }
   const auto text = manifest.to_json();
-  NC_TRY(link.put(entry_name(key, **place), as_bytes(text)));
+  NC_TRY(link.put(**place, as_bytes(text)));
   // What was there already may have been collected while nothing named it; now something does.
   for (const auto* output : known) {
     NC_ASSIGN(const bool there, has_blob(link, *output));

@@ -72,6 +72,8 @@ class Transfer {
     kCrowded,   // strangers' entries have all places of this key
   };
   Result<Sent> send(Link& link, const ActionKey& key);
+  // The same, under another name than an entry's.
+  Result<Sent> send_as(Link& link, const ActionKey& key, const std::string& name);
 
   // What is being sent ends with kDraining at its next piece, and nothing is sent any more.
   void stop() { stopping_ = true; }
@@ -80,7 +82,10 @@ class Transfer {
   Status may_serve(Link& link, const Manifest& manifest, std::string_view asked, Blame& blame);
   // Where the entry of `manifest` goes; nothing: one that is as good is there. kConflict: nowhere.
   // `damaged`: what is there now is no entry at all.
-  Result<std::optional<unsigned>> place_for(Link& link, const Manifest& manifest, bool& damaged);
+  Result<std::optional<std::string>> place_for(Link& link, const Manifest& manifest,
+                                               const std::vector<std::string>& names,
+                                               bool& damaged);
+  Result<Sent> send_to(Link& link, const ActionKey& key, const std::vector<std::string>& names);
   Status publish(const Manifest& manifest, const std::string& origin);
   Status fetch_blob(Link& link, const Output& output, const Progress& progress, Blame& blame);
   Status fetch_form(Link& link, const Output& output, bool compressed, const Progress& progress,

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,7 +22,9 @@ using client::ActionOutcome;
 using BuildEnd = cc::BuildReport::End;
 
 constexpr Millis kLookMs = 500;
-constexpr Millis kWaitStepMs = 2'000;  // of one request for a lease
+constexpr Millis kMostLookMs = 30'000;  // at the cluster's
+constexpr int kLooksForGone = 20;       // at a job that is gone, until its entry can be seen
+constexpr Millis kWaitStepMs = 2'000;   // of one request for a lease
 
 client::AcquireRequest request_for(const client::RecordedAction& action, const std::string& run) {
   client::AcquireRequest request;
@@ -194,7 +197,7 @@ class Run {
     ChildPool signals(1);  // for its signals
     while (!waiting.empty() && !signals.stop_soon()) {
       signals.wait(kLookMs);
-      NC_TRY(look_at_jobs(waiting));
+      NC_TRY(order_.cluster ? look_at_cluster(waiting) : look_at_jobs(waiting));
       if (line.due())
         line.show(progress_text(all - waiting.size(), failed_, all, line.elapsed_s()));
     }
@@ -202,7 +205,7 @@ class Run {
   }
 
   Status enqueue(const RebuildItem& item) {
-    const auto queued = session_.client().enqueue(item.action);
+    const auto queued = session_.client().enqueue(item.action, order_.cluster);
     return queued.ok() ? Status() : Status(queued.error());
   }
 
@@ -226,12 +229,60 @@ class Run {
     }
   }
 
+  // What is in the queue no more has an entry, or nobody wants it: a look-up tells.
+  Status look_at_cluster(std::map<std::string, const RebuildItem*>& waiting) {
+    const Millis now = system_clock().monotonic_ms();
+    if (now < next_look_) return {};
+    std::set<std::string> there;
+    std::string after;
+    for (;;) {
+      NC_ASSIGN(const client::ClusterQueuePage page, session_.client().cluster_queue(after));
+      for (const auto& job : page.jobs) {
+        const auto item = waiting.find(job.key);
+        if (item == waiting.end()) continue;
+        there.insert(job.key);
+        if (job.state == "failed") end_job(waiting, item, "failed", job.failure_class, job.message);
+      }
+      if (!page.next) break;
+      after = *page.next;
+    }
+    for (auto it = waiting.begin(); it != waiting.end();) {
+      const auto item = it++;
+      if (there.contains(item->first)) continue;
+      client::AcquireRequest request = request_for(item->second->action, "");
+      request.lookup_only = true;
+      NC_ASSIGN(const client::Acquired answer, session_.client().acquire(request));
+      if (answer.state == client::Acquired::State::kHit) {
+        end_job(waiting, item, "built");
+      } else if (++gone_[item->first] >= kLooksForGone) {
+        end_job(waiting, item, "unfinished", "", "it was removed from the cluster's queue");
+      }
+    }
+    // The more there is, the more a look costs.
+    next_look_ = system_clock().monotonic_ms() +
+                 std::clamp((system_clock().monotonic_ms() - now) * 10, kLookMs, kMostLookMs);
+    return {};
+  }
+
+  void end_job(std::map<std::string, const RebuildItem*>& waiting,
+               std::map<std::string, const RebuildItem*>::iterator item, const char* outcome,
+               const std::string& failure_class = "", const std::string& message = "") {
+    ActionOutcome& out = outcomes_[item->first];
+    out.outcome = outcome;
+    out.failure_class = failure_class;
+    out.message = message;
+    if (out.outcome == "failed") ++failed_;
+    waiting.erase(item);
+  }
+
   const Context& context_;
   Session& session_;
   const RebuildOrder order_;
   const std::string run_;
   std::map<std::string, ActionOutcome> outcomes_;
   std::size_t done_ = 0, failed_ = 0;
+  Millis next_look_ = 0;
+  std::map<std::string, int> gone_;  // how often it was neither queued nor there
 };
 
 std::string_view state_of(const RebuildItem& item) {

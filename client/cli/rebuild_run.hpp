@@ -16,7 +16,8 @@ struct RebuildOrder {
   std::vector<RebuildItem> items;
   std::vector<std::vector<std::string>> commands;  // that are run before; for a dry run
   std::size_t jobs = 1;
-  bool queue = false;  // by workers
+  bool queue = false;    // by workers
+  bool cluster = false;  // those of the cluster
 };
 
 // Every item has an outcome in the report: what was not come to is unfinished.

@@ -56,8 +56,8 @@ extern const Verb kStatsVerb, kLsVerb, kShowVerb, kMissesVerb, kPruneVerb, kVeri
     kUnpinVerb, kExportVerb, kImportVerb, kMaterializeVerb, kDaemonStartVerb, kDaemonStopVerb,
     kDaemonRestartVerb, kDaemonStatusVerb, kConfigShowVerb, kConfigSetVerb, kConfigExplainVerb,
     kDoctorVerb, kPlanShowVerb, kPlanSimulateVerb, kEnableVerb, kDisableVerb, kWarmupVerb,
-    kReplayVerb, kWorkerVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb, kKeysRevokeVerb,
-    kKeysRotateVerb, kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb, kTiersVerb, kPushVerb,
-    kPullVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
+    kReplayVerb, kWorkerVerb, kQueueVerb, kKeysInitVerb, kKeysListVerb, kKeysTrustVerb,
+    kKeysRevokeVerb, kKeysRotateVerb, kTokensAddVerb, kTokensListVerb, kTokensRemoveVerb,
+    kTiersVerb, kPushVerb, kPullVerb, kCompletionVerb, kVersionVerb, kHelpVerb;
 
 }  // namespace nc::cli

@@ -27,12 +27,13 @@ const Verb* const kTable[] = {
     &kWarmupVerb,       &kReplayVerb,
     &kTiersVerb,        &kPushVerb,
     &kPullVerb,         &kWorkerVerb,
-    &kKeysInitVerb,     &kKeysListVerb,
-    &kKeysTrustVerb,    &kKeysRevokeVerb,
-    &kKeysRotateVerb,   &kTokensAddVerb,
-    &kTokensListVerb,   &kTokensRemoveVerb,
-    &kDoctorVerb,       &kCompletionVerb,
-    &kVersionVerb,      &kHelpVerb,
+    &kQueueVerb,        &kKeysInitVerb,
+    &kKeysListVerb,     &kKeysTrustVerb,
+    &kKeysRevokeVerb,   &kKeysRotateVerb,
+    &kTokensAddVerb,    &kTokensListVerb,
+    &kTokensRemoveVerb, &kDoctorVerb,
+    &kCompletionVerb,   &kVersionVerb,
+    &kHelpVerb,
 };
 
 }  // namespace

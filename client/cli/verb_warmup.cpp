@@ -94,6 +94,10 @@ Result<int> do_work(Context& context) {
   RebuildOrder order;
   order.recording = work.name;
   order.queue = context.flag("queue");
+  order.cluster = context.flag("cluster");
+  if (order.cluster && !order.queue)
+    return Error{Code::kInvalid, "--cluster says which queue, and there is no --queue",
+                 "give both, or neither"};
   NC_ASSIGN(order.jobs, jobs_option(context));
   const bool dry = context.flag("dry-run");
   WarmReport report;
@@ -157,8 +161,8 @@ struct Way {
 };
 constexpr Way kWays[] = {
     {"", "recording junit"},
-    {"recorded", "recording compiler target shard jobs queue dry-run junit"},
-    {"plan", "shard jobs queue dry-run junit"},
+    {"recorded", "recording compiler target shard jobs queue cluster dry-run junit"},
+    {"plan", "shard jobs queue cluster dry-run junit"},
     {"write-plan", "recording"},
 };
 
@@ -218,6 +222,8 @@ constexpr OptionSpec kOptions[] = {
     {"shard", "I/N", "Of what is recorded or planned only part I of N, from 1.", ""},
     {"jobs", "N", "How many recorded actions to build at once (default one for each core).", ""},
     {"queue", "", "Leave the building to workers, and wait for them.", ""},
+    {"cluster", "",
+     "With --queue: to workers of any host that shares the tier (`worker --queue --cluster`).", ""},
     {"dry-run", "", "Say what would be done and how long it takes.", ""},
     {"junit", "FILE", "Write the report as JUnit XML as well.", ""},
 };

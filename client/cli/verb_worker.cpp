@@ -45,13 +45,19 @@ class Worker {
         session_(std::make_unique<Session>(std::move(session))),
         shop_(workshop_of(context)),
         wanted_(context.option("compiler").value_or("")),
+        cluster_(context.flag("cluster")),
         once_(context.flag("once")),
         idle_seconds_(idle_seconds),
         pool_(jobs) {}
 
   Result<int> run() {
     NC_TRY(know_compiler());
-    note(fmt::format("serving the queue with {} ({})", compiler_text(), known_->compiler.path));
+    if (cluster_) {
+      const auto there = session_->client().cluster_queue();
+      if (there.is(Code::kNotFound) || there.is(Code::kDenied)) return there.error();
+    }
+    note(fmt::format("serving the queue{} with {} ({})", cluster_ ? " and the cluster's" : "",
+                     compiler_text(), known_->compiler.path));
     const Millis started = system_clock().monotonic_ms();
     busy_ms_ = started;
     while (!finished()) {
@@ -116,9 +122,16 @@ class Worker {
     const KeyParts parts = cc::compiler_parts(known_->identity);
     empty_ = false;
     while (!pool_.full()) {
-      NC_ASSIGN(client::Taken taken, session_->client().take_job(compiler_text(), parts));
+      NC_ASSIGN(client::Taken taken, session_->client().take_job(compiler_text(), parts, cluster_));
       if (!taken.job) {
-        empty_ = true;
+        empty_ = taken.pending == 0 && taken.problem.empty();
+        // Who serves for good waits until the tier is well; who is to end cannot tell whether it
+        // may.
+        if (once_ && !taken.problem.empty())
+          return Error{Code::kBusy, "the cluster's queue: " + taken.problem, ""};
+        if (taken.problem != problem_ && !taken.problem.empty())
+          note("the cluster's queue: " + taken.problem);
+        problem_ = taken.problem;
         return {};
       }
       NC_TRY(start(*std::move(taken.job)));
@@ -229,6 +242,7 @@ class Worker {
   std::unique_ptr<Session> session_;
   const cc::Workshop shop_;
   const std::string wanted_;
+  const bool cluster_;
   const bool once_;
   const std::optional<double> idle_seconds_;
   std::optional<cc::KnownCompiler> known_;
@@ -238,7 +252,8 @@ class Worker {
   bool ended_all_ = false;  // what ran was asked to end
   Millis busy_ms_ = 0;
   std::optional<Millis> trouble_since_;
-  ChildPool pool_;  // the last: its end calls what is above
+  std::string problem_;  // with the cluster's queue, as it was told last
+  ChildPool pool_;       // the last: its end calls what is above
 };
 
 Result<int> run(Context& context) {
@@ -253,6 +268,8 @@ Result<int> run(Context& context) {
 
 constexpr OptionSpec kOptions[] = {
     {"queue", "", "Serve the daemon's queue (needed).", ""},
+    {"cluster", "",
+     "Serve the cluster's queue, too: builds that other hosts have put into the shared tier.", ""},
     {"jobs", "N", "How many builds at once (default one for each core).", ""},
     {"compiler", "PATH|VERSION",
      "The compiler to build with, and so whose jobs to take: a path, or the beginning of a "
@@ -272,6 +289,9 @@ extern constinit const Verb kWorkerVerb{
         "under its lease, in a process of its own, with the recorded inputs, flags and variables. "
         "Only jobs of the compiler that is here are taken: by its version and its package. A build "
         "starts when the daemon has room for it.\n\n"
+        "With --cluster it also takes what any host that shares the tier has queued "
+        "(`warmup --recorded --queue --cluster`), if the job is signed by a key that is trusted "
+        "here. What is built goes to the tier.\n\n"
         "SIGTERM lets running builds finish and takes no more; SIGINT or a second SIGTERM ends "
         "them and gives their jobs back. The jobs of a worker that is killed go back as well.\n\n"
         "With --once or --idle the exit status is 1 when a build failed or was given back.",
@@ -279,6 +299,7 @@ extern constinit const Verb kWorkerVerb{
     .options = kOptions,
     .examples =
         "neuroncache worker --queue --jobs 4 # until it is told to stop\n"
+        "neuroncache worker --queue --cluster # a host of the cluster's compile farm\n"
         "neuroncache worker --queue --once --format json # what there is, for CI",
     .run = run};
 

@@ -1,7 +1,8 @@
 // What the daemon keeps of builds: recorded actions, jobs of the queue, rows of recordings,
-// measured peaks. What is read is written the same way.
+// measured peaks, counters of tiers. What is read is written the same way.
 #include "daemon/action_record.hpp"
 #include "daemon/peak_book.hpp"
+#include "daemon/tier_totals.hpp"
 #include "daemon/work.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
@@ -31,6 +32,12 @@ void check(std::string_view text) {
   again<Job>(text);
   again<RecordedAction>(text);
   again<PeakRow>(text);
+  tier::LinkCounters counters;
+  if (add_totals(text, counters)) {
+    tier::LinkCounters second;
+    FUZZ_REQUIRE(add_totals(encode_totals(counters), second));
+    FUZZ_REQUIRE(encode_totals(second) == encode_totals(counters));
+  }
   if (const auto of = PeakClass::from_record_key(text)) FUZZ_REQUIRE(of->record_key() == text);
 }
 

@@ -95,6 +95,26 @@ def test_the_document_and_the_router_name_the_same_requests() -> None:
     assert routes == documented
 
 
+def queue_of_a_cluster(record: dict[str, Any], data: bytes) -> set[tuple[str, str, int]]:
+    """What a daemon answers whose tier holds such a queue."""
+    home = Home()
+    try:
+        (home.dir / "tier").mkdir()
+        home.start("--tiers", f"file://{home.dir}/tier", "--trust", "any")
+        daemon = Checked(home.client())
+        daemon.client.put_blob(data)
+        assert daemon.call("POST", "/v1/queue/cluster", {"record": record}).json["queued"] == 1
+        assert len(daemon.call("GET", "/v1/queue/cluster?limit=1").json["jobs"]) == 1
+        daemon.call("GET", "/v1/queue/cluster?limit=x", fits=False)
+        assert daemon.call("POST", "/v1/queue/take", {"cluster": True}).json["state"] == "job"
+        assert daemon.call("POST", "/v1/queue/take", {"cluster": True}).json["pending"] == 1
+        daemon.call("POST", "/v1/queue/cluster", {"key": key_of("none")})
+        assert daemon.call("DELETE", "/v1/queue/cluster?failed=0&dry_run=1").json == {"removed": 0}
+        return daemon.seen
+    finally:
+        home.clean()
+
+
 def test_every_request_fits_the_document(home: Home) -> None:
     (home.dir / "tier").mkdir()
     home.start("--tiers", f"file://{home.dir}/tier?write_only=true", "--trust", "any")
@@ -221,6 +241,13 @@ def test_every_request_fits_the_document(home: Home) -> None:
     assert call("POST", "/v1/queue/take", {}).json["state"] == "empty"
     call("POST", "/v1/queue/take", {"compiler": 1}, fits=False)
     call("DELETE", "/v1/queue")
+    lost = f"/v1/recordings/run/actions/{key_of('lost')}"
+    call("POST", lost, {"label": "q", "compiler": "stub 1", "lost": "an input was a pipe"})
+    call("POST", lost, {}, fits=False)
+    call("POST", "/v1/queue/take", {"cluster": True})
+    call("GET", "/v1/queue/cluster")
+    call("POST", "/v1/queue/cluster", {"record": record})
+    call("DELETE", "/v1/queue/cluster")
     call("DELETE", "/v1/recordings/run")
     call("DELETE", "/v1/recordings/run")
 
@@ -291,6 +318,7 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("POST", "/v1/shutdown", {"drain_ms": "x"}, fits=False)
     call("POST", "/v1/shutdown", {"drain_ms": 0})
 
+    served = queue_of_a_cluster(record, small)
     promised = {
         (method, path, int(status))
         for path, operations in DOCUMENT["paths"].items()
@@ -299,4 +327,4 @@ def test_every_request_fits_the_document(home: Home) -> None:
         # The others need a sick, full, busy or read-only store; test_builds and test_wire see them.
         if int(status) in (200, 201, 204, 404, 422)
     }
-    assert promised <= daemon.seen | other.seen
+    assert promised <= daemon.seen | other.seen | served

@@ -79,6 +79,32 @@ def tier(client: Client) -> Any:
     return one
 
 
+def test_what_tiers_did_is_counted_over_restarts(cluster: Cluster) -> None:
+    a = cluster.start(cluster.a)
+    build(a, "one")
+    assert eventually(lambda: tier(a)["counters"]["sent"] == 1)
+    before = tier(a)
+    assert before["counters"]["absent"] == 1 and before["counters"]["bytes_out"] > 0
+    stopping = cluster.a.started[-1]
+    stopping.terminate()
+    assert stopping.wait(60) == 0
+    a = cluster.start(cluster.a)
+    assert tier(a)["counters"] == before["counters"] and tier(a)["entry_ms"] == before["entry_ms"]
+    build(a, "two")
+    assert eventually(lambda: tier(a)["counters"]["sent"] == 2)
+    cluster.a.started[-1].kill()  # which may cost what was counted in the last second or so
+    cluster.a.started[-1].wait()
+    assert tier(cluster.start(cluster.a))["counters"]["sent"] in (1, 2)
+    # A tier that was left out of the settings meanwhile begins anew.
+    cluster.a.started[-1].terminate()
+    cluster.a.started[-1].wait(60)
+    cluster.a.start("--trust", "any")
+    assert cluster.a.client().get("/v1/tiers")["tiers"] == []
+    cluster.a.started[-1].terminate()
+    cluster.a.started[-1].wait(60)
+    assert tier(cluster.start(cluster.a))["counters"]["asked"] == 0
+
+
 def test_what_one_host_built_another_has(cluster: Cluster) -> None:
     a, b = cluster.start(cluster.a), cluster.start(cluster.b)
     build(a, "one")

@@ -48,6 +48,27 @@ TEST(DiskPool, AnExceptionStaysInside) {
   after.get_future().wait();
 }
 
+TEST(DiskPool, OnlySoMuchWaits) {
+  DiskPool pool(1, 2);
+  std::promise<void> begun;
+  std::promise<void> gate;
+  std::shared_future<void> open = gate.get_future().share();
+  std::atomic<int> ran{0};
+  EXPECT_TRUE(pool.post(Lane::kSlow, [&begun, open] {
+    begun.set_value();
+    open.wait();
+  }));
+  begun.get_future().wait();
+  EXPECT_TRUE(pool.post(Lane::kSlow, [&ran] { ++ran; }));
+  EXPECT_TRUE(pool.post(Lane::kQuick, [&ran] { ++ran; }));
+  EXPECT_FALSE(pool.post(Lane::kQuick, [&ran] { ++ran; }));
+  EXPECT_FALSE(pool.post(Lane::kSlow, [&ran] { ++ran; }));
+  gate.set_value();
+  pool.stop();
+  EXPECT_EQ(ran, 2);
+  EXPECT_FALSE(pool.post(Lane::kQuick, [&ran] { ++ran; }));
+}
+
 TEST(DiskPool, StopRunsWhatIsQueuedAndDropsTheRest) {
   std::atomic<int> ran{0};
   DiskPool pool(2);
