@@ -105,6 +105,9 @@ Result<JobNote> JobQueue::note(const ActionKey& key, bool failed) {
 
 Result<bool> JobQueue::begin(const ActionKey& key, const std::string& host,
                              const std::string& compiler) {
+  // What failed for good since the queue was listed is not tried by each host in turn.
+  NC_ASSIGN(const bool ended, exists(note_name(key, kFailed)));
+  if (ended) return false;
   NC_ASSIGN(JobNote note, this->note(key, false));
   if (note.attempts >= kMaxAttempts) {
     if (note.state == JobNote::State::kBuilding) {
