@@ -193,11 +193,15 @@ Result<std::size_t> ClusterJobs::clear(bool failed, bool dry_run) {
 // ---- For workers ----
 
 Result<std::vector<ActionKey>> ClusterJobs::candidates() {
-  NC_ASSIGN(auto jobs, listed(options_.look_ms));
-  MutexLock lock(mutex_);
-  std::erase_if(jobs, [&](const auto& job) {
-    return job.failed || put_off_.contains(job.key) || built_.contains(job.key);
-  });
+  NC_ASSIGN(const auto all, listed(options_.look_ms));
+  std::vector<tier::JobQueue::Listed> jobs;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& job : all) {
+      if (!job.failed && !put_off_.contains(job.key) && !built_.contains(job.key))
+        jobs.push_back(job);
+    }
+  }
   // Each host begins elsewhere, and with what nobody has begun: so few hosts want the same.
   std::ranges::sort(
       jobs, {}, [&](const auto& job) { return std::tuple(job.tried, job.key < origin_, job.key); });
