@@ -40,7 +40,7 @@ UNCHECKED = ("_native_batch_norm_legit", "native_batch_norm", "_batch_norm_with_
 
 # name -> (dtype, decompositions, samples per operator)
 CONFIGURATIONS: dict[str, tuple[torch.dtype, str, int]] = {
-    "float32": (torch.float32, "core", 4),
+    "float32": (torch.float32, "core", 6),
     "float64": (torch.float64, "inductor", 2),
     "bfloat16": (torch.bfloat16, "core", 1),
     "complex64": (torch.complex64, "core", 1),
