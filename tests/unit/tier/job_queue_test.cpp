@@ -78,7 +78,8 @@ struct JobQueueTest : testing::Test {
   Added add() { return queue(a).add(key, action.manifest.key).value(); }
   std::string seen() {
     std::string out;
-    for (const auto& job : queue(b).list().value()) {
+    const auto jobs = queue(b).list().value();
+    for (const auto& job : jobs) {
       out += job.failed ? "failed " : job.tried ? "tried " : "queued ";
     }
     return out;
