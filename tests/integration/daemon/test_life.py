@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from daemon_support import Home, digest, eventually, key_of
 
 
@@ -319,8 +321,15 @@ def test_a_limit_on_file_sizes_ends_uploads_not_the_daemon(home: Home) -> None:
     home.client().build("a", {"lib.so": os.urandom(100_000)})
 
 
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
 def test_everything_is_private(home: Home) -> None:
-    os.umask(0)
     home.start()
     client = home.client()
     client.build("a", {"lib.so": os.urandom(100_000)})
