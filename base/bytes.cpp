@@ -134,6 +134,12 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string utf8_head(std::string_view text, std::size_t most) {
+  text = text.substr(0, most);
+  while (!is_utf8(text)) text.remove_suffix(1);  // ends: nothing is UTF-8
+  return std::string(text);
+}
+
 void put_u32(std::string& out, std::uint32_t v) {
   put_little_endian(out, v);
 }

@@ -29,6 +29,8 @@ std::string to_base64(Bytes bytes);
 std::optional<std::string> from_base64(std::string_view text);
 
 bool is_utf8(std::string_view text);  // well-formed: no overlong forms, no surrogates, <= U+10FFFF
+// The beginning of at most `most` bytes that is UTF-8: no character is cut.
+std::string utf8_head(std::string_view text, std::size_t most);
 
 void put_u32(std::string& out, std::uint32_t v);  // little endian
 void put_u64(std::string& out, std::uint64_t v);

@@ -50,14 +50,8 @@ Result<Failure> Failure::parse(std::string_view text) {
   NC_ASSIGN(const json::object object, parse_json_object(text, kMaxFailureJson, kWhat));
   Failure f;
   JsonFields fields(object, std::string(kWhat));
-  std::int64_t version = 0;
   std::string failure_class;
-  fields.require("v").integer("v", version, 0, JsonFields::kMaxInteger);
-  if (fields.done().ok() && version != 1) {
-    return Error{Code::kUnsupported,
-                 fmt::format("failure record of version {}, only 1 is known", version),
-                 "use a newer neuroncache"};
-  }
+  fields.version(1);
   fields.require("key").digest("key", f.key);
   fields.require("class").text("class", failure_class, 64);
   fields.text("kind", f.kind, 32, [](std::string_view s) { return s.empty() || is_kind_name(s); });

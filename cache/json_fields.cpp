@@ -91,6 +91,17 @@ JsonFields& JsonFields::require(std::string_view name) {
   return *this;
 }
 
+JsonFields& JsonFields::version(std::int64_t only, std::string_view action) {
+  std::int64_t found = only;
+  require("v").integer("v", found, 0, kMaxInteger);
+  if (!error_ && found != only) {
+    error_ = Error{Code::kUnsupported,
+                   fmt::format("{} of version {}, only {} is known", where_, found, only),
+                   std::string(action)};
+  }
+  return *this;
+}
+
 JsonFields& JsonFields::text(std::string_view name, std::string& out, std::size_t max,
                              TextCheck check) {
   const json::value* value = member(name);

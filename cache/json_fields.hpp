@@ -45,6 +45,8 @@ class JsonFields {
     if (auto value = read_integer(name, min, max)) out = static_cast<Int>(*value);
     return *this;
   }
+  // The field "v" must be there and be this; kUnsupported for another, with what to do.
+  JsonFields& version(std::int64_t only, std::string_view action = "use a newer neuroncache");
   // The field must be there.
   JsonFields& require(std::string_view name);
 

@@ -104,13 +104,7 @@ Result<Manifest> Manifest::parse(std::string_view text) {
   NC_ASSIGN(const json::object object, parse_json_object(text, kMaxBytes, kWhat));
   Manifest m;
   JsonFields fields(object, std::string(kWhat));
-  std::int64_t version = 0;
-  fields.require("v").integer("v", version, 0, JsonFields::kMaxInteger);
-  if (fields.done().ok() && version != 1) {
-    return Error{Code::kUnsupported,
-                 fmt::format("manifest of version {}, only 1 is known", version),
-                 "use a newer neuroncache"};
-  }
+  fields.version(1);
   fields.require("key").digest("key", m.key);
   fields.require("kind").text("kind", m.kind, 32, is_kind_name);
   fields.text("namespace", m.name_space, 64, is_namespace_name);

@@ -1,5 +1,6 @@
 #include "daemon/action_record.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -46,13 +47,7 @@ Result<ActionRecord> ActionRecord::parse(std::string_view text) {
   NC_ASSIGN(const js::object object, parse_json_object(text, kMaxBytes, kWhat));
   ActionRecord r;
   JsonFields fields(object, std::string(kWhat));
-  std::int64_t version = 0;
-  fields.require("v").integer("v", version, 0, JsonFields::kMaxInteger);
-  if (fields.done().ok() && version != 1) {
-    return Error{Code::kUnsupported,
-                 fmt::format("{} of version {}, only 1 is known", kWhat, version),
-                 "use a newer neuroncache"};
-  }
+  fields.version(1);
   fields.require("key").require("kind").require("parts").require("argv").require("inputs");
   fields.digest("key", r.key)
       .text("kind", r.kind, 32, is_kind_name)
@@ -95,6 +90,11 @@ std::string ActionRecord::to_json() const {
   object["env"] = std::move(variables);
   object["inputs"] = outputs_to_json(inputs);
   return js::serialize(object);
+}
+
+bool has_parts(const KeyParts& parts, const KeyParts& wanted) {
+  return std::ranges::all_of(
+      wanted, [&](const auto& part) { return std::ranges::find(parts, part) != parts.end(); });
 }
 
 std::uint64_t ActionRecord::bytes() const {

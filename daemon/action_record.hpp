@@ -52,4 +52,7 @@ struct ActionRecord {
   static ActionKey entry_key(const ActionKey& action);
 };
 
+// Whether all of `wanted` are among `parts`.
+bool has_parts(const KeyParts& parts, const KeyParts& wanted);
+
 }  // namespace nc::daemon

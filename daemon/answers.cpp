@@ -131,4 +131,11 @@ HttpResponse answer(const js::object& object, int status) {
   return HttpResponse::json(js::serialize(object), status);
 }
 
+HttpResponse enqueued_answer(const Enqueued& sums) {
+  return answer({{"queued", sums.queued},
+                 {"already", sums.already},
+                 {"built", sums.built},
+                 {"lost", sums.lost}});
+}
+
 }  // namespace nc::daemon

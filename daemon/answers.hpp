@@ -25,6 +25,11 @@ boost::json::object failure_json(const Failure& failure);
 boost::json::object entry_json(const EntryInfo& entry);
 boost::json::value optional_number(const std::optional<double>& number);
 HttpResponse answer(const boost::json::object& object, int status = 200);
+// What became of actions that were to be queued.
+struct Enqueued {
+  std::size_t queued = 0, already = 0, built = 0, lost = 0;
+};
+HttpResponse enqueued_answer(const Enqueued& sums);
 
 // Appends `text` as a JSON string.
 void append_json(std::string& out, std::string_view text);

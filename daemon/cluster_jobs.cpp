@@ -30,11 +30,6 @@ KeyParts compiler_parts_of(const KeyParts& parts) {
   return out;
 }
 
-bool has_all(const KeyParts& parts, const KeyParts& wanted) {
-  return std::ranges::all_of(
-      wanted, [&](const auto& part) { return std::ranges::find(parts, part) != parts.end(); });
-}
-
 // The action, if it is all that was signed: the signature is over the manifest, and so the record
 // must say nothing else.
 Result<ActionRecord> action_of(const Manifest& job, const ActionKey& key) {
@@ -217,7 +212,7 @@ std::optional<ActionRecord> ClusterJobs::offer(const ActionKey& key, std::string
     MutexLock lock(mutex_);
     if (const auto known = known_.find(key); known != known_.end()) {
       const bool fits = known->second.compiler.find(compiler) != std::string::npos &&
-                        has_all(known->second.compiler_parts, compiler_parts_of(parts));
+                        has_parts(known->second.compiler_parts, compiler_parts_of(parts));
       if (!fits) return std::nullopt;
     }
   }
@@ -226,7 +221,7 @@ std::optional<ActionRecord> ClusterJobs::offer(const ActionKey& key, std::string
     if (action.is(Code::kNotFound)) forget(key);
     return std::nullopt;
   }
-  if (action->compiler.find(compiler) == std::string::npos || !has_all(action->parts, parts)) {
+  if (action->compiler.find(compiler) == std::string::npos || !has_parts(action->parts, parts)) {
     return std::nullopt;
   }
   return *std::move(action);

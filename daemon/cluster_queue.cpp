@@ -1,10 +1,9 @@
 // /v1/queue/cluster: the cluster's queue of builds, for people and for who fills it.
-#include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "base/number.hpp"
 #include "daemon/answers.hpp"
+#include "daemon/paging.hpp"
 #include "daemon/service.hpp"
 
 namespace nc::daemon {
@@ -69,45 +68,29 @@ void enqueue_in_cluster(Service& service, Call call) {
     }
     const auto chosen = chosen_actions(service, request);
     if (!chosen.ok()) return HttpResponse::error(chosen.error());
-    std::size_t queued = 0;
-    std::size_t already = 0;
-    std::size_t built = 0;
-    std::size_t lost = 0;
+    Enqueued sums;
     for (const ChosenAction& action : *chosen) {
       if (action.lost) {
-        ++lost;
+        ++sums.lost;
         continue;
       }
       const auto added = service.jobs->add(action.key);
       if (!added.ok()) return HttpResponse::error(added.error());
-      ++(*added == ClusterJobs::Added::kQueued    ? queued
-         : *added == ClusterJobs::Added::kAlready ? already
-                                                  : built);
+      ++(*added == ClusterJobs::Added::kQueued    ? sums.queued
+         : *added == ClusterJobs::Added::kAlready ? sums.already
+                                                  : sums.built);
     }
-    return answer({{"queued", queued}, {"already", already}, {"built", built}, {"lost", lost}});
+    return enqueued_answer(sums);
   });
 }
 
 void list_cluster_queue(Service& service, Call call) {
   on_queue(service, std::move(call), check_queue(service), [&service](const HttpRequest& request) {
-    std::size_t limit = kPage;
-    if (const std::string_view text = request.query("limit"); !text.empty()) {
-      const auto number = whole_number<std::size_t>(text);
-      if (!number) {
-        return HttpResponse::error(
-            {Code::kInvalid, "limit is not a number", "send a whole number"});
-      }
-      limit = std::clamp<std::size_t>(*number, 1, kPage);
-    }
-    std::optional<ActionKey> after;
-    if (const std::string_view text = request.query("after"); !text.empty()) {
-      after = ActionKey::from_hex(text);
-      if (!after) {
-        return HttpResponse::error(
-            {Code::kInvalid, "after is not a key", "send `next` as it came"});
-      }
-    }
-    const auto page = service.jobs->page(after, limit);
+    const auto limit = page_limit(request, kPage);
+    if (!limit.ok()) return HttpResponse::error(limit.error());
+    const auto after = page_after(request);
+    if (!after.ok()) return HttpResponse::error(after.error());
+    const auto page = service.jobs->page(*after, *limit);
     if (!page.ok()) return HttpResponse::error(page.error());
     js::array jobs;
     for (const auto& job : page->jobs) jobs.push_back(job_json(job));

@@ -1,9 +1,7 @@
 // What became of the actions that were needed under the name of a recording.
-#include <algorithm>
-
-#include "base/number.hpp"
 #include "cache/json_fields.hpp"
 #include "daemon/answers.hpp"
+#include "daemon/paging.hpp"
 #include "daemon/service.hpp"
 
 namespace nc::daemon {
@@ -34,27 +32,15 @@ js::object outcome_json(const Outcome& outcome) {
 }  // namespace
 
 HttpResponse list_outcomes(Service& service, const HttpRequest& request) {
-  std::size_t limit = kPage;
-  if (const std::string_view text = request.query("limit"); !text.empty()) {
-    const auto number = whole_number<std::size_t>(text);
-    if (!number) {
-      return HttpResponse::error({Code::kInvalid, "limit is not a number", "send a whole number"});
-    }
-    limit = *number;
-  }
-  std::optional<ActionKey> after;
-  if (const std::string_view text = request.query("after"); !text.empty()) {
-    after = ActionKey::from_hex(text);
-    if (!after) {
-      return HttpResponse::error({Code::kInvalid, "after is not a key", "send `next` as it came"});
-    }
-  }
-  const std::size_t most = std::clamp<std::size_t>(limit, 1, kPage);
-  const auto page = service.outcomes.page(request.arg, after, most);
+  const auto limit = page_limit(request, kPage);
+  if (!limit.ok()) return HttpResponse::error(limit.error());
+  const auto after = page_after(request);
+  if (!after.ok()) return HttpResponse::error(after.error());
+  const auto page = service.outcomes.page(request.arg, *after, *limit);
   js::array out;
   for (const Outcome& outcome : page) out.push_back(outcome_json(outcome));
   js::value next;
-  if (page.size() == most) next = page.back().key.hex();
+  if (page.size() == *limit) next = page.back().key.hex();
   return answer({{"outcomes", std::move(out)}, {"next", std::move(next)}});
 }
 

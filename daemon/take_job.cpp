@@ -1,7 +1,6 @@
 // POST /v1/queue/take: the next job for a worker, from the daemon's queue or, where the worker
 // serves the cluster, from that of the tier. A worker never waits long here: what other hosts build
 // is looked at again the next time.
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -32,12 +31,6 @@ Builder builder_of(Service& service, const HttpRequest& request) {
   if (pid <= 0) return who;
   if (auto process = service.processes.identify(pid); process.ok()) who.process = *process;
   return who;
-}
-
-bool has_parts(const ActionRecord& record, const KeyParts& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& part) {
-    return std::find(record.parts.begin(), record.parts.end(), part) != record.parts.end();
-  });
 }
 
 Request request_of(const ActionRecord& record) {
@@ -183,7 +176,7 @@ class TakeJob : public std::enable_shared_from_this<TakeJob> {
       service_.work.failed(key, FailureClass::kUncacheable, record.error().message);
       return std::nullopt;
     }
-    if (!has_parts(*record, parts_)) return std::nullopt;
+    if (!has_parts(record->parts, parts_)) return std::nullopt;
     return *std::move(record);
   }
 

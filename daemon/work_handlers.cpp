@@ -1,9 +1,9 @@
 // Recorded actions and the queue of those that somebody is to build.
 #include <algorithm>
 
-#include "base/number.hpp"
 #include "cache/json_fields.hpp"
 #include "daemon/answers.hpp"
+#include "daemon/paging.hpp"
 #include "daemon/service.hpp"
 
 namespace nc::daemon {
@@ -17,15 +17,6 @@ const std::string kQueueRecording = "queue";
 
 Result<js::object> body_of(const HttpRequest& request) {
   return parse_json_object(request.body, request.body.size(), "the body");
-}
-
-// A number of the query, `otherwise` when it is not there.
-Result<std::uint64_t> number_of(const HttpRequest& request, const std::string& name,
-                                std::uint64_t otherwise) {
-  const std::string_view text = request.query(name);
-  if (text.empty()) return otherwise;
-  if (const auto value = whole_number<std::uint64_t>(text)) return *value;
-  return Error{Code::kInvalid, name + " is not a number", "send a whole number"};
 }
 
 Result<std::string> recording_name(const std::string& name) {
@@ -124,17 +115,11 @@ HttpResponse list_recordings(Service& service, const HttpRequest&) {
 }
 
 HttpResponse list_recorded(Service& service, const HttpRequest& request) {
-  auto limit = number_of(request, "limit", kPage);
+  const auto limit = page_limit(request, kPage);
   if (!limit.ok()) return HttpResponse::error(limit.error());
-  std::optional<ActionKey> after;
-  if (const std::string_view text = request.query("after"); !text.empty()) {
-    after = ActionKey::from_hex(text);
-    if (!after) {
-      return HttpResponse::error({Code::kInvalid, "after is not a key", "send `next` as it came"});
-    }
-  }
-  const std::size_t most = std::clamp<std::size_t>(*limit, 1, kPage);
-  auto page = service.work.actions(request.arg, after, most);
+  const auto after = page_after(request);
+  if (!after.ok()) return HttpResponse::error(after.error());
+  auto page = service.work.actions(request.arg, *after, *limit);
   if (!page.ok()) return HttpResponse::error(page.error());
   js::array out;
   for (const RecordedAction& one : *page) {
@@ -149,7 +134,7 @@ HttpResponse list_recorded(Service& service, const HttpRequest& request) {
                              {"built", entry.ok() && entry->has_value()}});
   }
   js::value next;
-  if (page->size() == most) next = page->back().key.hex();
+  if (page->size() == *limit) next = page->back().key.hex();
   return answer({{"actions", std::move(out)}, {"next", std::move(next)}});
 }
 
@@ -188,39 +173,36 @@ Result<std::vector<ChosenAction>> chosen_actions(Service& service, const HttpReq
 HttpResponse enqueue_work(Service& service, const HttpRequest& request) {
   const auto chosen = chosen_actions(service, request);
   if (!chosen.ok()) return HttpResponse::error(chosen.error());
-  std::size_t queued = 0;
-  std::size_t already = 0;
-  std::size_t built = 0;
-  std::size_t lost = 0;
+  Enqueued sums;
   for (const ChosenAction& action : *chosen) {
     if (action.lost) {
-      ++lost;
+      ++sums.lost;
       continue;
     }
     const auto entry = service.store.peek(action.key);
     if (!entry.ok()) return HttpResponse::error(entry.error());
     if (*entry) {
-      ++built;
+      ++sums.built;
       continue;
     }
     switch (service.work.enqueue(action.key, action.label, action.compiler)) {
       case WorkQueue::Added::kQueued:
-        ++queued;
+        ++sums.queued;
         break;
       case WorkQueue::Added::kAlready:
-        ++already;
+        ++sums.already;
         break;
       case WorkQueue::Added::kFull:
         return HttpResponse::error({Code::kBusy, "the queue is full",
                                     "wait until workers have built some of it, or clear it"});
     }
   }
-  return answer({{"queued", queued}, {"already", already}, {"built", built}, {"lost", lost}});
+  return enqueued_answer(sums);
 }
 
 HttpResponse list_queue(Service& service, const HttpRequest& request) {
-  auto limit = number_of(request, "limit", kPage);
-  auto after = number_of(request, "after", 0);
+  const auto limit = page_limit(request, kPage);
+  const auto after = query_number(request, "after", 0);
   if (!limit.ok()) return HttpResponse::error(limit.error());
   if (!after.ok()) return HttpResponse::error(after.error());
   std::optional<JobState> state;
@@ -231,12 +213,11 @@ HttpResponse list_queue(Service& service, const HttpRequest& request) {
           {Code::kInvalid, "there is no such state", "ask for queued, building, built or failed"});
     }
   }
-  const std::size_t most = std::clamp<std::size_t>(*limit, 1, kPage);
-  const auto jobs = service.work.queue().list(state, *after, most);
+  const auto jobs = service.work.queue().list(state, *after, *limit);
   js::array out;
   for (const Job& job : jobs) out.push_back(job_json(job));
   js::value next;
-  if (jobs.size() == most) next = jobs.back().number;
+  if (jobs.size() == *limit) next = jobs.back().number;
   return answer({{"counts", counts_json(service.work.queue().counts())},
                  {"jobs", std::move(out)},
                  {"next", std::move(next)}});

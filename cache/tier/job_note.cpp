@@ -27,12 +27,6 @@ Result<JobNote::State> parse_state(std::string_view name) {
   return Error{Code::kInvalid, fmt::format("{}: \"{}\" is no state", kWhat, name), ""};
 }
 
-std::string head(std::string_view text, std::size_t most) {
-  if (text.size() > most) text = text.substr(0, most);
-  while (!text.empty() && !is_utf8(text)) text.remove_suffix(1);
-  return std::string(text);
-}
-
 // A log may hold anything; what is no text is shown as '?', so that one bad byte costs no more.
 std::string tail(std::string_view text, std::size_t most) {
   if (text.size() > most) {
@@ -58,15 +52,8 @@ Result<JobNote> JobNote::parse(std::string_view text) {
   NC_ASSIGN(const json::object object, parse_json_object(text, kMaxBytes, kWhat));
   JobNote note;
   JsonFields fields(object, std::string(kWhat));
-  std::int64_t version = 0;
   std::string state;
-  fields.require("v").integer("v", version, 0, JsonFields::kMaxInteger);
-  NC_TRY(fields.done());
-  if (version != 1) {
-    return Error{Code::kUnsupported,
-                 fmt::format("{} of version {}, only 1 is known", kWhat, version),
-                 "use one version of neuroncache on all hosts"};
-  }
+  fields.version(1, "use one version of neuroncache on all hosts");
   fields.require("state").require("attempts");
   fields.text("state", state, 32)
       .integer("attempts", note.attempts, 0, kMaxAttempts)
@@ -86,10 +73,10 @@ std::string JobNote::to_text() const {
   object["v"] = 1;
   object["state"] = json::string_view(name.data(), name.size());
   object["attempts"] = std::min(attempts, kMaxAttempts);
-  object["host"] = head(host, kMaxText);
-  object["compiler"] = head(compiler, kMaxText);
-  object["class"] = head(failure_class, kMaxText);
-  object["message"] = head(message, kMaxText);
+  object["host"] = utf8_head(host, kMaxText);
+  object["compiler"] = utf8_head(compiler, kMaxText);
+  object["class"] = utf8_head(failure_class, kMaxText);
+  object["message"] = utf8_head(message, kMaxText);
   object["log"] = tail(log, kMaxLog);
   // Control characters take six bytes each in JSON: should that be too much, the log goes.
   std::string text = json::serialize(object);

@@ -20,12 +20,6 @@ constexpr std::array<std::pair<LeaseRecord::State, std::string_view>, 3> kStates
     {LeaseRecord::State::kApart, "apart"},
 }};
 
-std::string cut(std::string_view text) {
-  if (text.size() > LeaseRecord::kMaxText) text = text.substr(0, LeaseRecord::kMaxText);
-  while (!text.empty() && !is_utf8(text)) text.remove_suffix(1);
-  return std::string(text);
-}
-
 Result<LeaseRecord::State> parse_state(std::string_view name) {
   for (const auto& [value, known] : kStates) {
     if (known == name) return value;
@@ -39,15 +33,8 @@ Result<LeaseRecord> LeaseRecord::parse(std::string_view text) {
   NC_ASSIGN(const json::object object, parse_json_object(text, kMaxBytes, kWhat));
   LeaseRecord record;
   JsonFields fields(object, std::string(kWhat));
-  std::int64_t version = 0;
   std::string state;
-  fields.require("v").integer("v", version, 0, JsonFields::kMaxInteger);
-  NC_TRY(fields.done());
-  if (version != 1) {
-    return Error{Code::kUnsupported,
-                 fmt::format("{} of version {}, only 1 is known", kWhat, version),
-                 "use one version of neuroncache on all hosts"};
-  }
+  fields.version(1, "use one version of neuroncache on all hosts");
   fields.require("state").require("holder").require("beat").require("period_ms");
   fields.text("state", state, 32)
       .text("holder", record.holder, 32, [](std::string_view s) { return is_hex(s, 32); })
@@ -73,10 +60,10 @@ std::string LeaseRecord::to_text() const {
   object["holder"] = holder;
   object["beat"] = beat;
   object["period_ms"] = std::clamp(period_ms, kMinPeriodMs, kMaxPeriodMs);
-  object["host"] = cut(host);
-  object["program"] = cut(program);
-  object["label"] = cut(label);
-  object["progress"] = cut(progress);
+  object["host"] = utf8_head(host, kMaxText);
+  object["program"] = utf8_head(program, kMaxText);
+  object["label"] = utf8_head(label, kMaxText);
+  object["progress"] = utf8_head(progress, kMaxText);
   object["pid"] = std::clamp<std::int64_t>(pid, 0, std::int64_t{1} << 31);
   object["building_ms"] = std::clamp<Millis>(building_ms, 0, JsonFields::kMaxInteger);
   return json::serialize(object);

@@ -6,11 +6,14 @@ import contextlib
 import http.client
 import http.server
 import random
+import socketserver
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeVar
 
 FAULTS = ("busy", "denied", "garbage", "short", "other", "lost", "refused")
+Server = TypeVar("Server", bound=socketserver.BaseServer)
 
 
 class Proxy(http.server.ThreadingHTTPServer):
@@ -86,12 +89,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def proxy(port: int, share: float, seed: int, faults: tuple[str, ...] = FAULTS) -> Iterator[Proxy]:
-    made = Proxy(port, share, seed, faults)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+def serving(server: Server) -> Iterator[Server]:
+    """The server, on a thread of its own until the end."""
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield made
+        yield server
     finally:
-        made.shutdown()
-        made.server_close()
+        server.shutdown()
+        server.server_close()
+
+
+def proxy(
+    port: int, share: float, seed: int, faults: tuple[str, ...] = FAULTS
+) -> contextlib.AbstractContextManager[Proxy]:
+    return serving(Proxy(port, share, seed, faults))

@@ -7,7 +7,8 @@ import socket
 import socketserver
 import threading
 from collections import Counter
-from collections.abc import Iterator
+
+from faulty_proxy import serving
 
 FAULTS = ("busy", "denied", "garbage", "short", "other", "refused")
 PIECE = 1 << 20
@@ -75,13 +76,5 @@ class Handler(socketserver.BaseRequestHandler):
         return answer
 
 
-@contextlib.contextmanager
-def proxy(port: int, fault: str) -> Iterator[Proxy]:
-    made = Proxy(port, fault)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield made
-    finally:
-        made.shutdown()
-        made.server_close()
+def proxy(port: int, fault: str) -> contextlib.AbstractContextManager[Proxy]:
+    return serving(Proxy(port, fault))

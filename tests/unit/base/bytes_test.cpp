@@ -25,6 +25,15 @@ TEST(Hex, RefusesEverythingElse) {
   EXPECT_FALSE(is_hex("00fF", 4));
 }
 
+TEST(Utf8, ABeginningEndsWithAWholeCharacter) {
+  const std::string text = "a\xe2\x82\xac\xe2\x82\xac";  // a and two euro signs
+  EXPECT_EQ(utf8_head(text, 100), text);
+  EXPECT_EQ(utf8_head(text, 6), text.substr(0, 4));
+  EXPECT_EQ(utf8_head(text, 2), "a");
+  EXPECT_EQ(utf8_head("\xff", 5), "");
+  EXPECT_EQ(utf8_head("", 0), "");
+}
+
 TEST(Base64, VectorsOfRfc4648) {
   const std::pair<const char*, const char*> vectors[] = {{"", ""},
                                                          {"f", "Zg=="},

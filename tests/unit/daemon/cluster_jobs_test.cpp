@@ -44,20 +44,11 @@ struct Host {
 
   void record(const std::string& name) {
     const std::string input = "input of " + name;
-    ActionRecord record;
-    record.key = action_key(h.parts(name)).value();
-    record.kind = "neff";
-    record.name_space = "ns";
-    record.label = name;
-    record.compiler = "cc 1";
-    record.parts = h.parts(name);
-    record.argv = {"compile", "{in/model}", "--output", "{out/neff}"};
-    record.inputs = {{"model", Sha256::of(as_bytes(input)), input.size(), 0644}};
     h.call(client, Method::kPut, "/v1/blobs/" + h.digest(input), input);
-    EXPECT_EQ(
-        h.call(client, Method::kPut, "/v1/recordings/run/actions/" + h.key(name), record.to_json())
-            .status,
-        201);
+    EXPECT_EQ(h.call(client, Method::kPut, "/v1/recordings/run/actions/" + h.key(name),
+                     h.record(name, input).to_json())
+                  .status,
+              201);
   }
   Harness::Reply put(const std::string& name) {
     return h.call(client, Method::kPost, "/v1/queue/cluster", R"({"key":")" + h.key(name) + "\"}");

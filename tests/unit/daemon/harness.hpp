@@ -11,6 +11,7 @@
 
 #include "base/fake_filesystem.hpp"
 #include "base/fake_processes.hpp"
+#include "daemon/action_record.hpp"
 #include "daemon/router.hpp"
 #include "tests/unit/daemon/fake_memory.hpp"
 #include "tests/unit/daemon/fake_store.hpp"
@@ -133,6 +134,19 @@ class Harness {
   static KeyParts parts(const std::string& name) { return {{"graph", name}}; }
   static std::string key(const std::string& name) { return action_key(parts(name)).value().hex(); }
   static std::string digest(const std::string& bytes) { return Sha256::of(as_bytes(bytes)).hex(); }
+  // One that can be recorded, with one input.
+  static ActionRecord record(const std::string& name, const std::string& input) {
+    ActionRecord record;
+    record.key = action_key(parts(name)).value();
+    record.kind = "neff";
+    record.name_space = "ns";
+    record.label = name;
+    record.compiler = "cc 1";
+    record.parts = parts(name);
+    record.argv = {"compile", "{in/model}", "--output", "{out/neff}"};
+    record.inputs = {{"model", Sha256::of(as_bytes(input)), input.size(), 0644}};
+    return record;
+  }
   static std::string manifest(const std::string& name, const std::string& blob) {
     Manifest manifest;
     manifest.key = action_key(parts(name)).value();

@@ -10,16 +10,8 @@ namespace {
 class WorkRequests : public testing::Test {
  protected:
   ActionRecord record_of(const std::string& name, const std::string& input) {
-    ActionRecord record;
-    record.key = action_key(h.parts(name)).value();
-    record.kind = "neff";
-    record.name_space = "ns";
-    record.label = name;
-    record.compiler = "cc 1";
-    record.parts = h.parts(name);
-    record.argv = {"compile", "{in/model}", "--output", "{out/neff}"};
+    ActionRecord record = h.record(name, input);
     record.env = {{"NEURON_CC_FLAGS", "-O1"}};
-    record.inputs = {{"model", Sha256::of(as_bytes(input)), input.size(), 0644}};
     return record;
   }
   Harness::Reply record(const std::string& name, const std::string& recording = "run") {
