@@ -208,6 +208,7 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
                  {"trust", trust_json(service)},
                  {"listener", listener_json(service)},
                  {"cluster", cluster_json(service)},
+                 {"guest_leases", service.guest_leases.size()},
                  {"health", health_json(service)}});
 }
 

@@ -47,6 +47,40 @@ class ChainDoor final : public ClusterDoor {
   std::atomic<bool> stopping_{false};
 };
 
+// This daemon is the tier of other hosts, which keep their leases here.
+class DoorOfGuests final : public ClusterDoor {
+ public:
+  DoorOfGuests(GuestLeases& leases, Store& store) : leases_(leases), store_(store) {}
+
+  tier::Engine& engine() override { return leases_; }
+  bool well() override { return true; }
+  Result<bool> bring(const ActionKey& key) override {
+    NC_ASSIGN(const auto entry, store_.peek(key));
+    return entry.has_value();
+  }
+  std::optional<bool> sent(const ActionKey& key) override {
+    const auto there = bring(key);
+    return there.ok() ? std::optional(*there) : std::nullopt;
+  }
+
+ private:
+  GuestLeases& leases_;
+  Store& store_;
+};
+
+// Where the leases are; null: nowhere.
+std::unique_ptr<ClusterDoor> open_door(Service& service, const Settings& settings) {
+  const std::string& where = settings.text("cluster_leases");
+  if (where == "off" || service.read_only) return nullptr;
+  if (service.tiers.any()) {
+    auto door = open_cluster_door(service.tiers.chain(), where);
+    if (door.ok()) return std::move(*door);
+    log::warn("cluster", "no tier holds leases: {}", door.error().text());
+  }
+  if (where != "auto" || settings.text("listen").empty()) return nullptr;
+  return std::make_unique<DoorOfGuests>(service.guest_leases, service.store);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ClusterDoor>> open_cluster_door(tier::Chain& chain,
@@ -56,13 +90,8 @@ Result<std::unique_ptr<ClusterDoor>> open_cluster_door(tier::Chain& chain,
 }
 
 std::unique_ptr<Cluster> open_cluster(Service& service, const Settings& settings) {
-  const std::string& where = settings.text("cluster_leases");
-  if (where == "off" || service.read_only || !service.tiers.any()) return nullptr;
-  auto door = open_cluster_door(service.tiers.chain(), where);
-  if (!door.ok()) {
-    log::warn("cluster", "each host builds for itself: {}", door.error().text());
-    return nullptr;
-  }
+  auto door = open_door(service, settings);
+  if (!door) return nullptr;
   Cluster::Options options;
   options.lease.period_ms = millis(settings, "cluster_lease_period");
   options.lease.patience_ms = std::min<Millis>(5'000, options.lease.period_ms);
@@ -70,7 +99,7 @@ std::unique_ptr<Cluster> open_cluster(Service& service, const Settings& settings
   options.threads = 8;  // they wait for the tier, mostly
   auto cluster = std::make_unique<Cluster>(
       Cluster::Deps{service.leases, service.keeper, service.store, service.clock, system_random()},
-      std::move(*door), std::move(options));
+      std::move(door), std::move(options));
   service.keeper.add_follower(*cluster);
   return cluster;
 }

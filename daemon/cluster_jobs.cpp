@@ -371,7 +371,7 @@ void ClusterJobs::settle() {
 }
 
 std::unique_ptr<ClusterJobs> open_cluster_jobs(Service& service, const Settings& settings) {
-  if (!service.cluster) return nullptr;
+  if (!service.cluster || !service.tiers.any()) return nullptr;
   auto link = service.tiers.chain().link(service.cluster->view().tier);
   if (!link.ok()) return nullptr;
   const auto can = (*link)->engine().capabilities();

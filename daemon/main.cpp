@@ -102,6 +102,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     NC_TRY(service.tiers.restore());
     NC_TRY(tier_totals.restore(service.tiers.chain()));
   }
+  NC_TRY(service.guest_leases.restore());
   service.cluster = open_cluster(service, initial);
   if (service.cluster) NC_TRY(service.cluster->restore());
   service.jobs = open_cluster_jobs(service, initial);
@@ -181,6 +182,7 @@ Status serve(const Options& options, Settings loaded, Starter& starter) {
     next = clock.monotonic_ms() + kPauseMs;
     service.work.maintain();
     service.outcomes.maintain();
+    service.guest_leases.forget_old();
   };
   Status served;
   {

@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
+#include "cache/tier/lease_record.hpp"
 #include "client/protocol.hpp"
 #include "daemon/head_parser.hpp"
 
 namespace nc::daemon {
 namespace {
 
+constexpr std::uint64_t kLease = tier::LeaseRecord::kMaxBytes;
 constexpr std::uint64_t kSmall = 64 << 10;
 constexpr std::uint64_t kGraphs = 64ULL << 20;
 constexpr std::uint64_t kLarge = 4 << 20;  // parts of a key, a manifest, the log of a failure
@@ -72,6 +74,11 @@ constexpr std::array kRoutes = {
     writer(post("/v1/leases/{id}/fail", kLarge, fail_lease)),
     writer({Method::kDelete, "/v1/leases/{id}", BodyKind::kNone, 0, Lane::kQuick, release_lease}),
     reader_of_all(get("/v1/leases", sync<list_leases>)),
+    reader_of_all(get("/v1/cluster/leases/{id}", sync<get_guest_lease>)),
+    writer_of_all({Method::kPut, "/v1/cluster/leases/{id}", BodyKind::kJson, kLease, Lane::kQuick,
+                   sync<put_guest_lease>}),
+    writer_of_all({Method::kDelete, "/v1/cluster/leases/{id}", BodyKind::kNone, 0, Lane::kQuick,
+                   sync<remove_guest_lease>}),
     writer_of_all(post("/v1/admission", kSmall, admit)),
     reader_of_all(get("/v1/builds", sync<list_builds>)),
     reader_of_all(get("/v1/recordings", sync<list_recordings>)),

@@ -235,7 +235,8 @@ class Checks {
       }
       can = "is read";
     }
-    if (!tier.address.read_only && tier.engine->capabilities().remove) {
+    const auto capabilities = tier.engine->capabilities();
+    if (!tier.address.read_only && capabilities.remove && !capabilities.one_entry) {
       // A mark that no blob belongs to: should it stay, the next collection removes it.
       const auto mark = tier::mark_name(Digest::of(as_bytes(system_random().hex_id())));
       const auto text = std::to_string(now_);

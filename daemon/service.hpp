@@ -18,6 +18,7 @@
 #include "daemon/cluster.hpp"
 #include "daemon/cluster_jobs.hpp"
 #include "daemon/disk_pool.hpp"
+#include "daemon/guest_leases.hpp"
 #include "daemon/hit_memo.hpp"
 #include "daemon/http.hpp"
 #include "daemon/lease_keeper.hpp"
@@ -79,6 +80,7 @@ struct Service {
   std::string listen_problem;            // why there is none although there should be
   std::unique_ptr<trust::Policy> trust;  // who is believed beyond this host; null in tests
 
+  GuestLeases guest_leases{store, clock};
   // Nothing: builds of other hosts are not looked at.
   std::unique_ptr<Cluster> cluster;
   // Nothing: there is no tier that holds a queue of builds.
@@ -129,6 +131,11 @@ HttpResponse bypass(Service& service, const HttpRequest& request);
 // As heartbeat() does: the lease is held, known again, and its time starts anew; false: it is lost.
 bool keep_lease(Service& service, const HttpRequest& request, const std::string& id,
                 const ActionKey& key, std::uint64_t fence, const std::string& progress);
+
+// ---- Leases that other hosts keep here (guest_lease_handlers.cpp) ----
+HttpResponse get_guest_lease(Service& service, const HttpRequest& request);
+HttpResponse put_guest_lease(Service& service, const HttpRequest& request);
+HttpResponse remove_guest_lease(Service& service, const HttpRequest& request);
 
 // ---- Builds (build_handlers.cpp) ----
 void admit(Service& service, Call call);

@@ -77,8 +77,9 @@ class HttpEngine final : public Engine {
 
   const std::string& address() const override { return address_.shown; }
   Capabilities capabilities() const override {
-    return {conditional_ && !exclusive_.broken(), false, layout_ == Layout::kPlain,
-            layout_ == Layout::kDaemon};
+    const bool daemon = layout_ == Layout::kDaemon;
+    return {(conditional_ || daemon) && !exclusive_.broken(), false,
+            layout_ != Layout::kBazel, daemon};
   }
 
   Result<std::string> get(const std::string& name, std::uint64_t limit) override {
@@ -130,6 +131,7 @@ class HttpEngine final : public Engine {
 
   Result<bool> create(const std::string& name, Bytes bytes, Millis /*keep_ms: kept*/) override {
     NC_ASSIGN(auto request, writable("PUT", name));
+    if (layout_ == Layout::kDaemon) return create_there(std::move(request), bytes);
     if (!conditional_) {
       return Error{
           Code::kUnsupported,
@@ -146,7 +148,7 @@ class HttpEngine final : public Engine {
 
   Status remove(const std::string& name) override {
     NC_TRY(check_name(name));
-    if (layout_ != Layout::kPlain) {
+    if (layout_ == Layout::kBazel || (layout_ == Layout::kDaemon && !parse_lease(name))) {
       return Error{Code::kUnsupported, address() + ": such a cache removes by itself only", ""};
     }
     NC_ASSIGN(const auto request, writable("DELETE", name));
@@ -161,10 +163,24 @@ class HttpEngine final : public Engine {
   }
 
  private:
+  Result<bool> create_there(HttpRequest request, Bytes bytes) const {
+    request.bytes = bytes;
+    request.url += "?create=1";
+    NC_ASSIGN(const auto sent, send(request, {404, 409}));
+    if (sent.head.status == 404) {
+      return Error{Code::kUnsupported, address() + ": the neuroncached there keeps no leases",
+                   "install this version there, or set cluster_leases to another tier or to off"};
+    }
+    return sent.head.success();
+  }
+
   // Where an object lies below base_; nothing: the layout has no place for it.
   std::optional<std::string> place(const std::string& name) const {
     if (layout_ == Layout::kPlain) return name;
     const bool bazel = layout_ == Layout::kBazel;
+    if (const auto lease = parse_lease(name); lease && !bazel) {
+      return fmt::format("v1/cluster/leases/{}.{}", lease->key.hex(), lease->fence);
+    }
     if (const auto entry = parse_entry(name)) {
       if (entry->place == 0) return (bazel ? "ac/" : "v1/actions/") + entry->key.hex();
       if (!bazel) return std::nullopt;

@@ -131,7 +131,7 @@ class Client:
         return self.call("PUT", target, manifest(name, blobs))
 
     def build(self, name: str, blobs: dict[str, bytes] | None = None) -> None:
-        lease = self.acquire(name)["lease"]
+        lease = self.acquire(name, wait_ms=10_000)["lease"]  # where a tier is asked first
         answer = self.commit(name, lease, blobs or {"out": name.encode()})
         assert answer.status == 201, answer.body
 

@@ -245,6 +245,16 @@ def test_every_request_fits_the_document(home: Home) -> None:
     call("POST", lost, {"label": "q", "compiler": "stub 1", "lost": "an input was a pipe"})
     call("POST", lost, {}, fits=False)
     call("POST", "/v1/queue/take", {"cluster": True})
+    guest = f"/v1/cluster/leases/{a}.7"
+    call("GET", guest)
+    assert call("PUT", guest + "?create=1", b"a lease").status == 201
+    assert call("PUT", guest + "?create=1", b"another").status == 409
+    call("PUT", guest, b"its beat")
+    call("PUT", guest, b"x" * 9000)
+    assert call("GET", guest).body == b"its beat"
+    call("DELETE", guest)
+    for method, body in (("GET", None), ("PUT", b"x"), ("DELETE", None)):
+        call(method, f"/v1/cluster/leases/{a}.0", body, fits=False)
     call("GET", "/v1/queue/cluster")
     call("POST", "/v1/queue/cluster", {"record": record})
     call("DELETE", "/v1/queue/cluster")

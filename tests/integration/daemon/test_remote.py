@@ -104,7 +104,7 @@ def test_what_comes_over_the_network_has_to_be_signed(far: RemoteHome) -> None:
     assert client.call("PUT", target, entry).status == 201, "a refused one masks no good one"
     assert client.get(f"/v1/actions/{key_of('signed')}")["signature"] == entry["signature"]
     # A writer builds under a lease as anybody does, and still does not administer.
-    assert client.acquire("to build")["state"] == "lease"
+    assert client.acquire("to build", wait_ms=10_000)["state"] == "lease"
     assert client.call("POST", "/v1/shutdown", {"drain_ms": 0}).status == 403
     client.close()
 
@@ -301,7 +301,7 @@ def test_client_certificates() -> None:
         home.cli("tokens", "add", "--client", "host-7", "--scope", "write")
         home.serve("--listen-client-ca", str(home.conf / "ca.pem"))
         client = home.remote(certificate="host-7")
-        assert client.acquire("x")["state"] == "lease"
+        assert client.acquire("x", wait_ms=10_000)["state"] == "lease"
         assert client.call("POST", "/v1/prune", {}).status == 403
         client.close()
         assert home.remote(certificate="host-8").call("GET", "/v1/hello").status == 401, "known, but not let in"

@@ -149,7 +149,25 @@ TEST_F(TierContract, KeepsAnEntry) {
   const auto stored = engine->put(entry_name(key), as_bytes(manifest));
   ASSERT_TRUE(stored.ok()) << stored.error().text();
   EXPECT_NE(engine->get(entry_name(key), 1 << 20).value().find(key.hex()), std::string::npos);
-  EXPECT_TRUE(engine->create(lease_name(key, 1), as_bytes("x"), 0).is(Code::kUnsupported));
+  // And the leases of a cluster: of many who create one, one does.
+  EXPECT_TRUE(engine->get(lease_name(key, 1), 100).is(Code::kNotFound));
+  std::atomic<int> made = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      const auto got = engine->create(lease_name(key, 1), as_bytes("x"), 0);
+      EXPECT_TRUE(got.ok()) << got.error().text();
+      if (got.ok() && *got) ++made;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(made, 1);
+  ASSERT_TRUE(engine->put(lease_name(key, 1), as_bytes("beat")).ok());
+  EXPECT_EQ(engine->get(lease_name(key, 1), 100).value(), "beat");
+  EXPECT_TRUE(engine->remove(lease_name(key, 1)).ok());
+  EXPECT_TRUE(engine->remove(lease_name(key, 1)).ok());
+  EXPECT_TRUE(engine->get(lease_name(key, 1), 100).is(Code::kNotFound));
+  EXPECT_TRUE(engine->remove(entry_name(key)).is(Code::kUnsupported));
 }
 
 // Run where the service has no atomic create: it must not be taken for one that has.

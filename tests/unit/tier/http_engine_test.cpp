@@ -174,6 +174,27 @@ TEST_F(HttpEngineTest, AnotherDaemon) {
   EXPECT_TRUE(engine->get(blob_name(digest, false), 10).ok());
   EXPECT_TRUE(engine->put(blob_name(digest, true), {}).is(Code::kUnsupported));
   EXPECT_TRUE(engine->remove(entry_name(digest)).is(Code::kUnsupported));
+  // Leases live there as well.
+  const auto lease = lease_name(digest, 7);
+  const auto at = "https://host:8443/v1/cluster/leases/" + digest.hex() + ".7";
+  http->answer(201);
+  EXPECT_TRUE(engine->create(lease, as_bytes("x"), 0).value());
+  EXPECT_EQ(http->seen.back().line(), "PUT " + at + "?create=1");
+  http->answer(409);
+  EXPECT_FALSE(engine->create(lease, as_bytes("y"), 0).value());
+  http->answer(404);  // one that has no such requests
+  EXPECT_TRUE(engine->create(lease, as_bytes("y"), 0).is(Code::kUnsupported));
+  http->answer(200);
+  EXPECT_TRUE(engine->put(lease, as_bytes("beat")).ok());
+  EXPECT_EQ(http->seen.back().line(), "PUT " + at);
+  http->answer(200, "beat");
+  EXPECT_EQ(engine->get(lease, 10).value(), "beat");
+  http->answer(200);
+  EXPECT_TRUE(engine->remove(lease).ok());
+  EXPECT_EQ(http->seen.back().line(), "DELETE " + at);
+  EXPECT_TRUE(engine->capabilities().exclusive_create);
+  EXPECT_FALSE(engine->capabilities().list);
+  EXPECT_TRUE(engine->remove(blob_name(digest, false)).is(Code::kUnsupported));
   for (int i = 0; i < 3; ++i) http->answer(422);
   EXPECT_TRUE(engine->put(blob_name(digest, false), {}).is(Code::kCorrupt));
   EXPECT_EQ(http->left(), 0U);
