@@ -78,8 +78,8 @@ class HttpEngine final : public Engine {
   const std::string& address() const override { return address_.shown; }
   Capabilities capabilities() const override {
     const bool daemon = layout_ == Layout::kDaemon;
-    return {(conditional_ || daemon) && !exclusive_.broken(), false,
-            layout_ != Layout::kBazel, daemon};
+    return {(conditional_ || daemon) && !exclusive_.broken(), false, layout_ != Layout::kBazel,
+            daemon};
   }
 
   Result<std::string> get(const std::string& name, std::uint64_t limit) override {

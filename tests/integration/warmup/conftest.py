@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "wrapper"))
 sys.path.insert(0, str(Path(__file__).parent))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fleet_tiers
 import pytest
 from warmup_support import Warm
 from wrapper_support import eventually
@@ -21,10 +22,9 @@ SLOW = json.dumps({"delay": 60})
 class Farm:
     """Hosts with daemons, stores and keys of their own, one tier, and one list of what was compiled."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self.dir = Path(tempfile.mkdtemp(prefix="nc-farm-"))
-        self.tier = self.dir / "tier"
-        self.tier.mkdir()
+        self.tier = fleet_tiers.make(kind, self.dir)
         self.hosts: list[Warm] = []
         self.keys: list[str] = []
 
@@ -35,8 +35,9 @@ class Farm:
         host.log = self.dir / "compiles.log"
         host.env |= {
             "STUB_LOG": str(host.log),
-            "NEURONCACHE_TIERS": f"file://{self.tier}",
+            "NEURONCACHE_TIERS": self.tier.address,
             "NEURONCACHE_CLUSTER_LEASE_PERIOD": "3s",
+            **self.tier.env,
         }
         key = host.cli("keys", "init")["keys"][0]["key"]
         if trusted:
@@ -47,20 +48,24 @@ class Farm:
             self.hosts.append(host)
         return host
 
-    def objects(self, *names: str) -> list[Path]:
-        return [path for name in names for path in (self.tier / "v1" / name).rglob("*") if path.is_file()]
+    def objects(self, *names: str) -> list[str]:
+        return [one for one in self.tier.objects() if one.startswith(tuple(f"v1/{name}/" for name in names))]
 
     def clean(self) -> None:
         for host in self.hosts:
             host.end()
+        fleet_tiers.end(self.tier)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
 @pytest.fixture
-def farm() -> Iterator[Farm]:
-    made = Farm()
+def farm(request: pytest.FixtureRequest) -> Iterator[Farm]:
+    made = Farm(getattr(request, "param", "directory"))
     yield made
     made.clean()
+
+
+every_kind = pytest.mark.parametrize("farm", fleet_tiers.KINDS, indirect=True)
 
 
 def recorded(host: Warm, *names: str) -> None:
@@ -95,6 +100,7 @@ def shown(host: Warm, *words: str) -> Any:
     return host.check(host.verb("queue", "--cluster", "--format", "json", *words), "queue")
 
 
+@every_kind
 def test_one_host_queues_and_waits_and_the_farm_builds(farm: Farm) -> None:
     a, b, c = farm.add(), farm.add(), farm.add()
     recorded(a, "m", "n", "o")
@@ -118,6 +124,7 @@ def test_one_host_queues_and_waits_and_the_farm_builds(farm: Farm) -> None:
     assert again == {"queued": 0, "already": 0, "built": 3, "lost": 0}
 
 
+@every_kind
 def test_a_host_that_dies_is_succeeded_and_one_artifact_comes_out(farm: Farm) -> None:
     a, b, c = farm.add(), farm.add(), farm.add()
     put(a, "m")
@@ -132,7 +139,7 @@ def test_a_host_that_dies_is_succeeded_and_one_artifact_comes_out(farm: Farm) ->
     assert serve(c)[:2] == (0, {"built": 1})
     assert eventually(lambda: queued(a) == {} and not farm.objects("queue", "leases"))
     assert len(farm.objects("entries")) == 1 and a.compiles("end") == 1 and a.compiles() == 2
-    assert a.verb("verify", "--tier", f"file://{farm.tier}").status == 0
+    assert a.verb("verify", "--tier", a.call("GET", "/v1/tiers")["tiers"][0]["address"]).status == 0
 
 
 def test_what_fails_the_same_way_fails_once_for_all(farm: Farm) -> None:
