@@ -43,7 +43,7 @@ struct ActionRecord {
   std::vector<Output> inputs;
 
   // Checks every limit and that the parts hash to the key (kKeyMismatch). kUnsupported: newer.
-  static Result<ActionRecord> parse(std::string_view json);
+  static Result<ActionRecord> parse(std::string_view text);
   std::string to_json() const;
   std::uint64_t bytes() const;  // of the inputs
 
