@@ -156,7 +156,7 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   void ask() {
     LeaseTable::Ask ask;
     ask.request = asked_.request;
-    ask.who = builder();
+    ask.who = builder_of(service_, call_.request);
     ask.connection = call_.request.connection->id();
     ask.ticket = asked_.ticket;
     ask.wait_ms = asked_.wait_ms;
@@ -313,20 +313,6 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
 
   void count(std::string_view outcome) {
     service_.store.count(asked_.request.name_space, outcome, 1);
-  }
-
-  Builder builder() const {
-    Builder who;
-    who.host = service_.host;
-    const pid_t pid = call_.request.connection->peer().pid;
-    if (pid <= 0) return who;
-    auto process = service_.processes.identify(pid);
-    if (process.ok()) {
-      who.process = *process;
-    } else if (process.is(Code::kNotFound)) {
-      who.process.pid = pid;  // gone already: found out when it is watched
-    }
-    return who;
   }
 
   Service& service_;

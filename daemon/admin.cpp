@@ -1,12 +1,12 @@
 // What the daemon is, how it is doing, and how it is told to change.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/settings.hpp"
 #include "cache/json_fields.hpp"
 #include "client/protocol.hpp"
 #include "daemon/answers.hpp"
+#include "daemon/paging.hpp"
 #include "daemon/service.hpp"
 
 namespace nc::daemon {
@@ -213,14 +213,9 @@ HttpResponse stats(Service& service, const HttpRequest& request) {
 }
 
 HttpResponse misses(Service& service, const HttpRequest& request) {
-  std::size_t limit = 100;
-  if (auto text = request.query("limit"); !text.empty()) {
-    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), limit);
-    if (ec != std::errc() || end != text.data() + text.size()) {
-      return HttpResponse::error({Code::kInvalid, "limit is not a number", "send 1 to 10000"});
-    }
-  }
-  auto records = service.store.misses(std::clamp<std::size_t>(limit, 1, 10'000));
+  const auto limit = query_number(request, "limit", 100);
+  if (!limit.ok()) return HttpResponse::error(limit.error());
+  auto records = service.store.misses(std::clamp<std::size_t>(*limit, 1, 10'000));
   if (!records.ok()) return HttpResponse::error(records.error());
   std::string body = R"({"misses":[)";
   for (const std::string& record : *records) {

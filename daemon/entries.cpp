@@ -3,6 +3,7 @@
 
 #include "cache/json_fields.hpp"
 #include "daemon/answers.hpp"
+#include "daemon/paging.hpp"
 #include "daemon/service.hpp"
 
 namespace nc::daemon {
@@ -18,9 +19,8 @@ Error bad_value(std::string_view name, std::string_view want) {
           "see docs/protocol.md"};
 }
 
-template <class Number>
-Result<Number> number_from(std::string_view name, std::string_view text) {
-  Number number{};
+Result<double> number_from(std::string_view name, std::string_view text) {
+  double number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (ec != std::errc() || end != text.data() + text.size() || !(number >= 0)) {
     return bad_value(name, "a number of at least 0");
@@ -38,10 +38,10 @@ Result<EntryFilter> filter_from_query(const HttpRequest& request) {
   text("model", filter.model);
   text("kind", filter.kind);
   if (auto value = request.query("older_than_s"); !value.empty()) {
-    NC_ASSIGN(filter.older_than_s, number_from<double>("older_than_s", value));
+    NC_ASSIGN(filter.older_than_s, number_from("older_than_s", value));
   }
   if (auto value = request.query("unused_since_s"); !value.empty()) {
-    NC_ASSIGN(filter.unused_since_s, number_from<double>("unused_since_s", value));
+    NC_ASSIGN(filter.unused_since_s, number_from("unused_since_s", value));
   }
   if (auto value = request.query("failed"); !value.empty()) {
     if (value != "0" && value != "1") return bad_value("failed", "0 or 1");
@@ -130,16 +130,12 @@ js::value cursor_json(const std::optional<std::string>& cursor) {
 HttpResponse list_entries(Service& service, const HttpRequest& request) {
   auto filter = filter_from_query(request);
   if (!filter.ok()) return HttpResponse::error(filter.error());
-  std::size_t limit = kPage;
-  if (auto text = request.query("limit"); !text.empty()) {
-    auto number = number_from<std::size_t>("limit", text);
-    if (!number.ok()) return HttpResponse::error(number.error());
-    limit = std::clamp<std::size_t>(*number, 1, kPage);
-  }
-  auto page = service.store.entries(*filter, std::string(request.query("after")), limit);
+  const auto limit = page_limit(request, kPage);
+  if (!limit.ok()) return HttpResponse::error(limit.error());
+  auto page = service.store.entries(*filter, std::string(request.query("after")), *limit);
   if (!page.ok()) return HttpResponse::error(page.error());
   std::optional<std::string> next;
-  if (page->size() == limit) next = page->back().key.hex();
+  if (page->size() == *limit) next = page->back().key.hex();
   return answer({{"entries", entries_json(*page)}, {"next", cursor_json(next)}});
 }
 

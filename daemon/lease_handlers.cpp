@@ -29,10 +29,7 @@ bool adopt(Service& service, const HttpRequest& request, const std::string& id,
   lease.id = id;
   lease.fence = fence;
   lease.request.key = key;
-  lease.builder.host = service.host;
-  const pid_t pid = request.connection->peer().pid;
-  if (auto process = service.processes.identify(pid); process.ok())
-    lease.builder.process = *process;
+  lease.builder = builder_of(service, request);
   lease.granted_ms = service.clock.wall_ms();
   lease.progress = progress;
   if (!service.leases.adopt(lease)) return false;
@@ -41,6 +38,20 @@ bool adopt(Service& service, const HttpRequest& request, const std::string& id,
 }
 
 }  // namespace
+
+Builder builder_of(Service& service, const HttpRequest& request) {
+  Builder who;
+  who.host = service.host;
+  const pid_t pid = request.connection->peer().pid;
+  if (pid <= 0) return who;
+  auto process = service.processes.identify(pid);
+  if (process.ok()) {
+    who.process = *process;
+  } else if (process.is(Code::kNotFound)) {
+    who.process.pid = pid;  // gone already: found out when it is watched
+  }
+  return who;
+}
 
 bool keep_lease(Service& service, const HttpRequest& request, const std::string& id,
                 const ActionKey& key, std::uint64_t fence, const std::string& progress) {

@@ -128,6 +128,8 @@ void release_lease(Service& service, Call call);
 HttpResponse list_leases(Service& service, const HttpRequest& request);
 HttpResponse bypass(Service& service, const HttpRequest& request);
 
+// Whoever asks for a lease builds: the process at the other end.
+Builder builder_of(Service& service, const HttpRequest& request);
 // As heartbeat() does: the lease is held, known again, and its time starts anew; false: it is lost.
 bool keep_lease(Service& service, const HttpRequest& request, const std::string& id,
                 const ActionKey& key, std::uint64_t fence, const std::string& progress);

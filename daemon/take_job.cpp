@@ -23,16 +23,6 @@ constexpr std::size_t kMaxAsked = 2;
 // hosts die.
 constexpr std::size_t kMaxWatched = 16;
 
-// Who takes a job builds it: the process at the other end.
-Builder builder_of(Service& service, const HttpRequest& request) {
-  Builder who;
-  who.host = service.host;
-  const pid_t pid = request.connection->peer().pid;
-  if (pid <= 0) return who;
-  if (auto process = service.processes.identify(pid); process.ok()) who.process = *process;
-  return who;
-}
-
 Request request_of(const ActionRecord& record) {
   Request request;
   request.key = record.key;
