@@ -103,7 +103,8 @@ def check_counters(cluster: Cluster, names: list[str], restarted: list[Host] | N
         assert counters["builds"] == begun, (counters, begun)
         assert built <= leases["taken"] + leases["alone"] + leases["apart"], leases
         assert counters["failures"] == 0
-    assert 0 <= extra <= told, (extra, told)
+    each = [(host.stats()["cluster"], [tier["counters"] for tier in tiers_of(host)]) for host in cluster.hosts]
+    assert 0 <= extra <= told, (extra, told, each, cluster.noted("built"), cluster.logs())
 
 
 def check(cluster: Cluster, tier: fleet_tiers.Tier, names: list[str], restarted: list[Host] | None = None) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 from daemon_support import eventually
 from places import Place
-from tier_servers import free_port, program, reachable
+from tier_servers import MOTO, free_port, program, reachable
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 KINDS = ("directory", "s3", "redis")
@@ -96,7 +95,7 @@ class S3(Server):
         return f"s3://tier-bucket/{self.prefix}?endpoint=http://{self.host}:{port}&region=us-east-1&insecure=true"
 
     def start(self) -> None:
-        self.run([sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)])
+        self.run([*MOTO, "-H", self.host, "-p", str(self.port)])
         self.get("/tier-bucket", "PUT")
 
     def objects(self) -> list[str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("NC_BIN_DIR", ROOT / "build" / "bin"))
 CONTRACT = BIN.parent / "tests" / "tier_contract"
+MOTO = [sys.executable, str(ROOT / "tests" / "tools" / "moto_s3.py")]
 SERVERS = ROOT / "build" / "servers"  # where ./x unpacks Debian's redis-tools and nginx
 PATIENCE_S = 60.0
 
@@ -79,7 +80,7 @@ def running(command: list[str], port: int, executable: Path | None = None) -> It
 def moto() -> Iterator[str]:
     """An S3 service with one bucket, "tier-bucket"; gives its address. It checks no signatures."""
     port = free_port()
-    with running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+    with running([*MOTO, "-H", "127.0.0.1", "-p", str(port)], port):
         url = f"http://127.0.0.1:{port}"
         with urllib.request.urlopen(urllib.request.Request(f"{url}/tier-bucket", method="PUT")) as answer:
             assert answer.status == 200
