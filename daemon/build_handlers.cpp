@@ -121,7 +121,7 @@ js::object build_json(Service& service, const AdmissionQueue::View::Build& build
 
 }  // namespace
 
-void admit(Service& service, Call call) {
+void admit(Service& service, Call call) {  // NOLINT(performance-unnecessary-value-param): a handler
   auto asked = parse(call.request);
   if (!asked.ok()) return call.reply(HttpResponse::error(asked.error()));
   Builds::Ask& ask = asked->ask;

@@ -20,7 +20,7 @@ class ChainDoor final : public ClusterDoor {
   bool well() override { return link_.reading().may_call() && link_.writing().may_call(); }
   void stop() override { stopping_ = true; }
   Result<bool> bring(const ActionKey& key) override {
-    const auto there = visible(key);
+    auto there = visible(key);
     if (!there.ok() || !*there) return there;
     // One that is not good, or not believed here, is as good as none.
     return chain_.find(key, [this](std::uint64_t) { return !stopping_; }).found;

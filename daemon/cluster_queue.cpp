@@ -28,7 +28,7 @@ js::object job_json(const ClusterJobs::Shown& job) {
 
 // Runs `work(request)` where it may wait for the tier.
 template <class Work>
-void on_queue(Service& service, Call call, Status may, Work work) {
+void on_queue(Service& service, Call call, const Status& may, Work work) {
   if (!may.ok()) return call.reply(HttpResponse::error(may.error()));
   const auto shared = std::make_shared<Call>(std::move(call));
   const bool posted = service.tiers.post([shared, work] { shared->reply(work(shared->request)); });
@@ -60,8 +60,8 @@ Status may_use_cluster_queue(Service& service, const HttpRequest& request) {
 }
 
 void enqueue_in_cluster(Service& service, Call call) {
-  Status may = may_use_cluster_queue(service, call.request);
-  on_queue(service, std::move(call), std::move(may), [&service](const HttpRequest& request) {
+  const Status may = may_use_cluster_queue(service, call.request);
+  on_queue(service, std::move(call), may, [&service](const HttpRequest& request) {
     if (service.read_only) {
       return HttpResponse::error(
           {Code::kReadOnly, "the store is open for reading only", "ask a daemon that may write"});
@@ -113,8 +113,8 @@ void list_cluster_queue(Service& service, Call call) {
 }
 
 void clear_cluster_queue(Service& service, Call call) {
-  Status may = may_use_cluster_queue(service, call.request);
-  on_queue(service, std::move(call), std::move(may), [&service](const HttpRequest& request) {
+  const Status may = may_use_cluster_queue(service, call.request);
+  on_queue(service, std::move(call), may, [&service](const HttpRequest& request) {
     const auto removed =
         service.jobs->clear(says_yes(request, "failed"), says_yes(request, "dry_run"));
     if (!removed.ok()) return HttpResponse::error(removed.error());

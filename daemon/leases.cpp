@@ -192,7 +192,7 @@ Effects LeaseTable::settled(const ActionKey& key) {
   if (slot.held) end_held(slot, true, effects);
   for (auto waiter = slot.waiters.begin(); waiter != slot.waiters.end();) {
     if (waiter->second.wake) {
-      effects.wakes.push_back([wake = std::move(waiter->second.wake)] {
+      effects.wakes.emplace_back([wake = std::move(waiter->second.wake)] {
         wake({Wake::Kind::kEnded, {}, {}});
       });
       by_ticket_.erase(waiter->second.ticket);
@@ -250,7 +250,7 @@ Effects LeaseTable::connection_closed(std::uint64_t connection) {
     Waiter& waiter = slot.waiters.at(arrival);
     effects.abandoned.push_back(waiter.request.name_space);
     if (waiter.wake) {
-      effects.wakes.push_back([wake = std::move(waiter.wake)] {
+      effects.wakes.emplace_back([wake = std::move(waiter.wake)] {
         wake({Wake::Kind::kGone, {}, {}});
       });
     }
@@ -392,7 +392,7 @@ Progress LeaseTable::progress_of(const Slot& slot, const Waiter& waiter) const {
 
 void LeaseTable::unpark(const Slot& slot, Waiter& waiter, Effects& effects) {
   if (!waiter.wake) return;
-  effects.wakes.push_back([wake = std::move(waiter.wake), progress = progress_of(slot, waiter)] {
+  effects.wakes.emplace_back([wake = std::move(waiter.wake), progress = progress_of(slot, waiter)] {
     wake({Wake::Kind::kStillBusy, {}, progress});
   });
   waiter.wake = nullptr;
@@ -416,7 +416,7 @@ void LeaseTable::hand_over(Slot& slot, Effects& effects) {
   slot.waiters.erase(next);
   Lease lease = grant(slot, std::move(waiter.request), std::move(waiter.who));
   effects.takeovers.push_back(lease.request.name_space);
-  effects.wakes.push_back([wake = std::move(waiter.wake), lease = std::move(lease)] {
+  effects.wakes.emplace_back([wake = std::move(waiter.wake), lease = std::move(lease)] {
     wake({Wake::Kind::kGranted, lease, {}});
   });
 }
