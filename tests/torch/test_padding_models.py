@@ -12,7 +12,7 @@ import pytest
 from proof.models import MODELS
 
 EVALUATED = ["bert", "cnn"]
-MAY_REFUSE = {"unet_spatial", "lstm"}
+MAY_REFUSE = {"unet_spatial", "lstm_mkldnn"}
 
 
 @pytest.mark.parametrize("job", [("model", name, True) for name in MODELS], ids=lambda job: job[1])
