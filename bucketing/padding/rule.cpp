@@ -1,5 +1,6 @@
 #include "bucketing/padding/rule.hpp"
 
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -224,6 +225,11 @@ size_t pooled_dims(std::string_view name) {
 
 State finite_if(bool yes) {
   return yes ? State::finite() : State::anything();
+}
+
+bool within_one(const State& state) {
+  const auto value = state.value();
+  return value && std::abs(to_double(*value)) <= 1;
 }
 
 }  // namespace nc::padding

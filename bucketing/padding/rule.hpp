@@ -146,6 +146,8 @@ Scalar lowest(const Dtype& type);
 Scalar highest(const Dtype& type);
 // Finite if both are.
 State finite_if(bool yes);
+// A constant from -1 to 1: of these any number may be multiplied.
+bool within_one(const State& state);
 // What the true part may hold.
 State data_of(const Value& v);
 // The size of a dimension without padding, where it is a number.

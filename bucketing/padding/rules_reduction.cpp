@@ -227,11 +227,15 @@ Results product(const Call& call) {
     r.dims = {wrap(call.integer(1, 0), x.rank())};
     r.keep = call.boolean(2, false);
   }
-  return reduce(call, x, r, int64_t{1}, finite_state, [&](const Value& y) {
-    ArgList args = call.args();
-    args[0] = Pass::ref(y);
-    return p.emit(call.op(), std::move(args), call.kwargs());
-  });
+  const Value y = p.need(x, int64_t{1}, reduced_places(x, r));
+  // A row of padding may hold larger elements than any true row, and their product no ordinary
+  // size.
+  Layout dims = remaining(
+      x, r, [](const State& s) { return within_one(s) ? State::finite() : State::anything(); });
+  ArgList args = call.args();
+  args[0] = Pass::ref(y);
+  return one(p.result(p.emit(call.op(), std::move(args), call.kwargs()), std::move(dims),
+                      call.type(), finite_state(data_of(x))));
 }
 
 // Two passes over true elements: mean, then the squares of what is left.

@@ -7,13 +7,15 @@ namespace nc::padding {
 namespace {
 
 // Padding lies behind the true part, so what runs forward has not seen it yet. In a merged
-// dimension it lies between true parts and must be neutral.
+// dimension it lies between true parts and must be neutral. A product of as many factors as there
+// is padding need not be of ordinary size, unless none of them is larger than 1.
 Results cumulative(const Call& call) {
   Pass& p = call.pass();
   Value x = call.tensor(0);
   if (x.rank() == 0) return unchanged(call);
   const size_t d = wrap(call.integer(1, 0, "dim"), x.rank());
   const bool is_sum = call.name() == "cumsum";
+  const bool is_product = call.name() == "cumprod";
   const bool pair = call.node().several;
   if (x.dims[d].size() > 1 && x.padded(d)) {
     if (pair || call.name() == "logcumsumexp") refuse("running along a merged dimension");
@@ -22,9 +24,14 @@ Results cumulative(const Call& call) {
   ArgList args = call.args();
   args[0] = Pass::ref(x);
   Layout dims = x.dims;
-  for (const Place& place : x.places()) {
+  const auto places = x.places();
+  const bool grows = is_product && !std::ranges::all_of(places, [&](const Place& place) {
+                       return within_one(x.at(place));
+                     });
+  for (const Place& place : places) {
     State& s = dims[place.dim][place.factor].state;
-    s = place.dim == d          ? finite_if(x.any().is_finite())
+    s = grows                   ? State::anything()
+        : place.dim == d        ? finite_if(x.any().is_finite())
         : s.is_zero() && is_sum ? State::zero()
                                 : finite_if(x.at(place).is_finite());
   }

@@ -242,6 +242,7 @@ Results scatter(const Call& call) {
                            : counted(s, x, index, *src, how, clear);
   const bool finite = plain && written.is_finite() && data_of(x).is_finite();
   Layout dims = with_states(std::move(to.dims), [&](const State& state) {
+    if (how.mode == Mode::kMultiply) return State::anything();  // of any number of factors
     return plain && state.is_zero() && written.is_zero() ? state
                                                          : finite_if(state.is_finite() && finite);
   });

@@ -415,6 +415,9 @@ one("interpolate", lambda x: F.interpolate(x.transpose(1, 2), scale_factor=2, mo
 one("cdist", lambda x: torch.cdist(x, x).sum())
 one("outer_batch", lambda x: x.mean(1) @ x.mean(1).t())
 one("contrastive", lambda x: F.cross_entropy(x.mean(1) @ x.mean(1).t(), torch.arange(x.shape[0])))
+# Products that are of ordinary size but for the padding.
+one("running_product", lambda x: x.softmax(1).transpose(1, 2) @ torch.full_like(x, 1000.0).cumprod(1))
+one("product_of_rows", lambda x: x.mean(2).softmax(1)[:, None] @ torch.where(x == 0, 1e10, x).prod(2, keepdim=True))
 one("bf16", lambda x: F.layer_norm(F.gelu(x.bfloat16() * 2), (H,)).softmax(1).float())
 one("in_place", lambda x: x.clone().add_(1).mul_(x).mean(1))
 one("slice_assign", lambda x: _assign(x))
