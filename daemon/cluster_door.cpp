@@ -26,6 +26,7 @@ class ChainDoor final : public ClusterDoor {
     return chain_.find(key, [this](std::uint64_t) { return !stopping_; }).found;
   }
   std::optional<bool> sent(const ActionKey& key) override {
+    if (chain_.stuck(key, link_)) return false;
     if (chain_.pending(key, link_)) {
       chain_.hurry(key, link_);
       return std::nullopt;
@@ -37,8 +38,9 @@ class ChainDoor final : public ClusterDoor {
  private:
   Result<bool> visible(const ActionKey& key) {
     const auto info = link_.told().head(tier::entry_name(key));
-    if (info.is(Code::kNotFound) || info.is(Code::kCorrupt)) return false;
-    if (!info.ok()) return info.error();
+    if (info.is(Code::kNotFound)) return false;
+    // What is no object leaves the entry its other places.
+    if (!info.ok() && !info.is(Code::kCorrupt)) return info.error();
     return true;
   }
 

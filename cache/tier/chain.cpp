@@ -19,6 +19,19 @@ void count(LinkCounters& counters, const Error& error, const Transfer::Blame& bl
   }
 }
 
+// Whether the tier would take another entry, or this one a moment later.
+WriteBack::Refusal refusal_of(const Error& error) {
+  switch (error.code) {
+    case Code::kDenied:
+    case Code::kReadOnly:
+    case Code::kNoSpace:
+    case Code::kUnsupported:
+      return WriteBack::Refusal::kAll;
+    default:
+      return WriteBack::Refusal::kNone;
+  }
+}
+
 }  // namespace
 
 Chain::Chain(std::vector<std::unique_ptr<Link>> links, Deps deps)
@@ -178,12 +191,14 @@ WriteBack::Outcome Chain::send(const ActionKey& key, const std::string& tier) {
   if (!sent.ok()) {
     ++link.counters().send_failed;
     log::debug("tiers", "{} is not sent to {} yet: {}", key.hex(), tier, sent.error().text());
-    if (sent.is(Code::kNotFound) || sent.is(Code::kCorrupt)) {
-      // The local copy is gone or damaged: there is nothing to be sent.
-      link.writing().done({}, 0);
-      return {.done = true};
+    if (sick(sent.error()) || sent.is(Code::kDraining)) {
+      return {.refusal = refusal_of(sent.error())};
     }
-    return {};
+    link.writing().done({}, 0);  // a probe must have an outcome
+    // Should the local copy be gone or damaged, there is nothing to be sent.
+    if (!transfer_.has_whole(key)) return {.done = true};
+    link.tell_refused(key, sent.error());
+    return {.refusal = WriteBack::Refusal::kThis};
   }
   // Also where nothing was asked of the tier: a probe must have an outcome.
   link.writing().done({}, 0);

@@ -70,6 +70,10 @@ class Chain {
   bool pending(const ActionKey& key, const Link& link) const {
     return write_back_.pending(key, link.name());
   }
+  // On its way, but that way is blocked: the tier does not take it.
+  bool stuck(const ActionKey& key, const Link& link) const {
+    return write_back_.stuck(key, link.name());
+  }
   // The first tier that can hold the cluster's leases: read, written, and atomic in create(). With
   // `name`: that one. kNotFound, kUnsupported.
   Result<Link*> lease_link(const std::string& name);

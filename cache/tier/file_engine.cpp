@@ -61,6 +61,12 @@ Status sync_dir(const UniqueFd& dir, const std::string& path) {
   return errno_error(errno, "cannot sync the directory of", path);
 }
 
+// The object is bad, the tier is not sick.
+Error no_file(const DirTree& tree, const std::string& name) {
+  return {Code::kCorrupt, "a directory lies at " + tree.root() + "/" + name + " in the tier",
+          "remove it"};
+}
+
 // A file aside; it goes when this does, unless it was renamed.
 class Aside {
  public:
@@ -98,7 +104,9 @@ class Aside {
   Status move(const DirTree& tree, const std::string& name) {
     NC_ASSIGN(const auto to, tree.find(name, true));
     if (::renameat(place_.dir.get(), place_.leaf.c_str(), to.dir.get(), to.leaf.c_str()) != 0) {
-      return errno_error(errno, "cannot rename to", tree.root() + "/" + name);
+      const int err = errno;
+      if (err == EISDIR || err == ENOTEMPTY || err == EEXIST) return no_file(tree, name);
+      return errno_error(err, "cannot rename to", tree.root() + "/" + name);
     }
     moved_ = true;
     return sync_dir(to.dir, tree.root() + "/" + name);
@@ -314,6 +322,7 @@ class FileEngine final : public Engine {
       if (place.is(Code::kNotFound)) return {};
       if (!place.ok()) return std::move(place).error();
       if (::unlinkat(place->dir.get(), place->leaf.c_str(), 0) == 0 || errno == ENOENT) return {};
+      if (errno == EISDIR) return no_file(*tree, name);
       return errno_error(errno, "cannot remove", tree->root() + "/" + name);
     });
   }

@@ -8,6 +8,7 @@ namespace nc::tier {
 namespace {
 
 constexpr Millis kMeasurePauseMs = 15 * 60'000;
+constexpr Millis kTellPauseMs = 10 * 60'000;
 constexpr std::size_t kPage = 1000;
 
 template <class T>
@@ -71,6 +72,13 @@ void Link::tell(Breaker& breaker, const Status& outcome, Millis took_ms) {
   log::warn("tiers", "{} cannot be {}, and is left alone for a while: {}: {}", name(),
             &breaker == &writing_ ? "written" : "read", code_name(outcome.error().code),
             outcome.error().text());
+}
+
+void Link::tell_refused(const ActionKey& key, const Error& error) {
+  const Millis now = clock_.monotonic_ms();
+  Millis again = tell_again_ms_;
+  if (now < again || !tell_again_ms_.compare_exchange_strong(again, now + kTellPauseMs)) return;
+  log::warn("tiers", "{} does not take {} (and maybe others): {}", name(), key.hex(), error.text());
 }
 
 class Link::Told final : public Engine {

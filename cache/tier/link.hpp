@@ -82,6 +82,9 @@ class Link {
   // kNoSpace when the tier is over its budget (max_bytes); looked at anew every quarter of an hour.
   Status within_budget();
 
+  // Logs that the tier, which is well, does not take this entry: once in ten minutes.
+  void tell_refused(const ActionKey& key, const Error& error);
+
  private:
   class Told;
   template <class T>
@@ -102,6 +105,7 @@ class Link {
   std::atomic<std::uint64_t> used_{0};   // bytes in the tier when they were counted
   std::atomic<std::uint64_t> since_{0};  // sent since
   std::atomic<Millis> measured_ms_{-1};  // monotonic; -1: never
+  std::atomic<Millis> tell_again_ms_{0};
 };
 
 // All that lies under `prefix`, in order, to the first error. kUnsupported where the engine cannot

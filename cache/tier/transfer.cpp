@@ -1,5 +1,6 @@
 #include "cache/tier/transfer.hpp"
 
+#include <algorithm>
 #include <memory>
 
 #include "base/log.hpp"
@@ -276,6 +277,15 @@ Result<std::optional<std::string>> Transfer::place_for(Link& link, const Manifes
   return Error{Code::kConflict, "", ""};
 }
 
+bool Transfer::has_whole(const ActionKey& key) {
+  const auto entry = deps_.store.peek(key);
+  if (!entry.ok() || !*entry) return false;
+  return std::ranges::all_of((*entry)->outputs, [this](const Output& output) {
+    const auto there = deps_.store.has_blob(output.digest);
+    return there.ok() && *there;
+  });
+}
+
 Result<Transfer::Sent> Transfer::send(Link& link, const ActionKey& key) {
   std::vector<std::string> names;
   for (unsigned place = 0; place < kEntryPlaces; ++place) names.push_back(entry_name(key, place));
@@ -319,7 +329,18 @@ Result<Transfer::Sent> Transfer::send_to(Link& link, const ActionKey& key,
     if (!*place) return Sent::kKnown;
   }
   const auto text = manifest.to_json();
-  NC_TRY(link.put(**place, as_bytes(text)));
+  Status put = link.put(**place, as_bytes(text));
+  // What is no object there, and cannot be written over, does not mask this one either.
+  for (auto next = names.begin(); put.is(Code::kCorrupt) && !link.engine().capabilities().one_entry;
+       put = link.put(**place, as_bytes(text))) {
+    next = std::find(next, names.end(), **place);
+    if (next == names.end() || ++next == names.end()) break;
+    place = place_for(link, manifest, {next, names.end()}, damaged);
+    if (place.is(Code::kConflict)) return Sent::kCrowded;
+    NC_TRY(place);
+    if (!*place) return Sent::kKnown;
+  }
+  NC_TRY(put);
   // What was there already may have been collected while nothing named it; now something does.
   for (const auto* output : known) {
     NC_ASSIGN(const bool there, has_blob(link, *output));

@@ -72,6 +72,8 @@ class Transfer {
     kCrowded,   // strangers' entries have all places of this key
   };
   Result<Sent> send(Link& link, const ActionKey& key);
+  // Whether the local store has the entry and all its blobs.
+  bool has_whole(const ActionKey& key);
   // The same, under another name than an entry's.
   Result<Sent> send_as(Link& link, const ActionKey& key, const std::string& name);
 

@@ -13,7 +13,8 @@ namespace nc::tier {
 namespace {
 
 constexpr std::string_view kTable = "tier_queue";
-constexpr int kNice = 10;  // look-ups go first
+constexpr int kNice = 10;       // look-ups go first
+constexpr int kStuckAfter = 5;  // failures: half a minute with the usual pauses
 
 std::string record_key(const ActionKey& key, const std::string& tier) {
   return key.hex() + " " + tier;
@@ -89,7 +90,7 @@ bool WriteBack::add(const ActionKey& key, const std::string& tier) {
     if (queue.known.insert(key).second) {
       queue.ready.push_back({key});
       ++size_;
-    } else {
+    } else if (!begin_anew(queue, key)) {
       queue.again.insert(key);
     }
   }
@@ -97,24 +98,26 @@ bool WriteBack::add(const ActionKey& key, const std::string& tier) {
   return true;
 }
 
+// True when it waits for another attempt: what was built anew does not wait for that.
+bool WriteBack::begin_anew(Queue& queue, const ActionKey& key) {
+  const auto later = std::ranges::find_if(
+      queue.later, [&key](const auto& waiting) { return waiting.second.key == key; });
+  if (later == queue.later.end()) return false;
+  queue.later.erase(later);
+  queue.stuck.erase(key);
+  queue.ready.push_back({key});
+  return true;
+}
+
 void WriteBack::hurry(const ActionKey& key, const std::string& tier) {
   {
     MutexLock lock(mutex_);
     Queue& queue = queues_[tier];
-    const auto is_it = [&key](const Item& item) { return item.key == key; };
-    const auto ready = std::ranges::find_if(queue.ready, is_it);
-    const auto later =
-        std::ranges::find_if(queue.later, [&](const auto& item) { return is_it(item.second); });
-    Item item;
-    if (ready != queue.ready.end()) {
-      item = *ready;
-      queue.ready.erase(ready);
-    } else if (later != queue.later.end()) {
-      item = later->second;
-      queue.later.erase(later);
-    } else {
-      return;
-    }
+    const auto ready =
+        std::ranges::find_if(queue.ready, [&key](const Item& item) { return item.key == key; });
+    if (ready == queue.ready.end()) return;
+    const Item item = *ready;
+    queue.ready.erase(ready);
     queue.ready.push_front(item);
   }
   wake_.notify_one();
@@ -124,6 +127,13 @@ bool WriteBack::pending(const ActionKey& key, const std::string& tier) const {
   MutexLock lock(mutex_);
   const auto it = queues_.find(tier);
   return it != queues_.end() && it->second.known.contains(key);
+}
+
+bool WriteBack::stuck(const ActionKey& key, const std::string& tier) const {
+  MutexLock lock(mutex_);
+  const auto it = queues_.find(tier);
+  if (it == queues_.end() || !it->second.known.contains(key)) return false;
+  return it->second.refuses || it->second.stuck.contains(key);
 }
 
 bool WriteBack::step() {
@@ -166,6 +176,8 @@ void WriteBack::settle(const std::string& tier, Item item, const Outcome& outcom
     Queue& queue = queues_[tier];
     --queue.sending;
     const auto now = clock_.monotonic_ms();
+    if (outcome.wait_ms == 0) queue.refuses = outcome.refusal == Refusal::kAll;
+    if (outcome.done) queue.stuck.erase(item.key);
     if (outcome.done && queue.again.erase(item.key) > 0) {
       queue.ready.push_back({item.key});  // it may have been built anew since
     } else if (outcome.done) {
@@ -179,6 +191,9 @@ void WriteBack::settle(const std::string& tier, Item item, const Outcome& outcom
       const int doublings = std::min(item.attempts, 20);
       const auto pause = std::min(options_.first_pause_ms << doublings, options_.longest_pause_ms);
       ++item.attempts;
+      if (outcome.refusal == Refusal::kThis || item.attempts >= kStuckAfter) {
+        queue.stuck.insert(item.key);
+      }
       queue.later.emplace(now + jittered(pause, random_), item);
     }
   }

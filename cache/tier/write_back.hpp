@@ -29,9 +29,15 @@ class WriteBack {
     Millis first_pause_ms = 2'000;
     Millis longest_pause_ms = 600'000;
   };
+  enum class Refusal {
+    kNone,
+    kThis,  // the tier does not take this one, as things are
+    kAll,   // nor any other: it is full, or denies
+  };
   struct Outcome {
-    bool done = false;   // it need not be sent again
-    Millis wait_ms = 0;  // not done: > 0: the whole tier has to wait for so long
+    bool done = false;                 // it need not be sent again
+    Millis wait_ms = 0;                // not done: > 0: the whole tier has to wait for so long
+    Refusal refusal = Refusal::kNone;  // not done: waiting will not help soon
   };
   // Sends one; blocks. Called by several threads at once.
   using Send = std::function<Outcome(const ActionKey& key, const std::string& tier)>;
@@ -50,10 +56,13 @@ class WriteBack {
 
   // Written down when it returns. False: the queue is full, or the record could not be written.
   bool add(const ActionKey& key, const std::string& tier) NC_EXCLUDES(mutex_);
-  // Sends it before all others of its tier, if it waits.
+  // Sends it before all others of its tier, if it waits. One that failed keeps its pause.
   void hurry(const ActionKey& key, const std::string& tier) NC_EXCLUDES(mutex_);
   // Added and not done with yet.
   bool pending(const ActionKey& key, const std::string& tier) const NC_EXCLUDES(mutex_);
+  // Pending, and nobody should wait for it: the tier refused it, or everything, when it was asked
+  // last, or it has failed often.
+  bool stuck(const ActionKey& key, const std::string& tier) const NC_EXCLUDES(mutex_);
   // Sends one pair whose time has come; false: there is none.
   bool step() NC_EXCLUDES(mutex_);
 
@@ -74,10 +83,13 @@ class WriteBack {
     std::multimap<Millis, Item> later;  // by monotonic time
     std::set<ActionKey> known;          // ready, later and being sent
     std::set<ActionKey> again;          // being sent, and added meanwhile
+    std::set<ActionKey> stuck;          // of `known`
+    bool refuses = false;               // all of them
     Millis blocked_until = 0;
     std::size_t sending = 0;
   };
   void run() NC_EXCLUDES(mutex_);
+  bool begin_anew(Queue& queue, const ActionKey& key) NC_REQUIRES(mutex_);
   void settle(const std::string& tier, Item item, const Outcome& outcome) NC_EXCLUDES(mutex_);
 
   Store& store_;

@@ -68,7 +68,7 @@ class Cluster:
         self.notes.mkdir()
         self.hosts: list[Host] = []
         self.ranks: list[Any] = []
-        self.host_of: dict[int, Host] = {}  # by the rank's number
+        self.host_of: dict[int, Home] = {}  # by the rank's number
         self.patience_s = GIVE_UP_S
 
     def add(
@@ -90,7 +90,7 @@ class Cluster:
         host.start()
         return host
 
-    def run(self, host: Host, names: list[str], **how: Any) -> Any:
+    def run(self, host: Home, names: list[str], **how: Any) -> Any:
         """A rank: a process that needs all of `names`, in an order of its own."""
         context = multiprocessing.get_context("fork")
         number = len(self.ranks)
@@ -146,7 +146,7 @@ class Cluster:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def rank_main(host: Host, names: list[str], notes: Path, number: int, **how: Any) -> None:
+def rank_main(host: Home, names: list[str], notes: Path, number: int, **how: Any) -> None:
     try:
         if host.place is not None:
             host.place.go()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import faulty_proxy
 import tier_servers
@@ -110,6 +111,22 @@ def test_a_tier_that_cannot_be_written_lets_each_host_build(cluster: Cluster) ->
     cluster.join()
     assert len(cluster.noted("built")) == 4
     assert [path for path in cluster.tier.rglob("*") if path.is_file()] == []
+
+
+def test_nobody_waits_for_what_the_tier_does_not_take(cluster: Cluster) -> None:
+    for _ in range(2):
+        cluster.add([f"file://{cluster.tier}?max_bytes=1"])
+    first, second = cluster.hosts
+    cluster.run(first, ["fits"])
+    cluster.join()
+    cluster.run(first, keys(1), build_s=2)
+    assert eventually(lambda: cluster.noted("begun") == sorted(["fits", *keys(1)]))
+    waiter = cluster.run(second, keys(1))
+    begun = time.monotonic()
+    waiter.join(60)
+    assert waiter.exitcode == 0 and time.monotonic() - begun < 8, "less than a period"
+    assert cluster.noted("built").count(keys(1)[0]) == 2
+    cluster.join()
 
 
 def test_a_host_whose_disk_is_full_leaves_the_build_to_another(cluster: Cluster) -> None:

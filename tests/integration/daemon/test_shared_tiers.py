@@ -191,6 +191,27 @@ def test_what_is_spoiled_is_never_served(cluster: Cluster, spoil: Callable[[Path
     assert checked["bad"] == []
 
 
+def test_what_is_no_file_masks_no_entry(cluster: Cluster) -> None:
+    a, b = cluster.start(cluster.a), cluster.start(cluster.b)
+    cluster.entry("one").mkdir(parents=True)
+    build(a, "one")
+    assert eventually(cluster.entry("one").with_name(key_of("one") + ".1").exists)
+    answer = ask(b, "one")
+    assert answer["state"] == "hit" and bytes_of(b, answer) == DATA
+
+
+def test_what_a_tier_has_no_place_for_is_told_of_and_sent_later(cluster: Cluster) -> None:
+    aside = cluster.dir / "~aside"
+    aside.symlink_to("/etc")
+    a = cluster.start(cluster.a, "--cluster-leases", "off")
+    build(a, "one")
+    assert eventually(lambda: tier(a)["counters"]["send_failed"] >= 1)
+    assert tier(a)["queued"] == 1 and f"{aside} in the tier is not what belongs there" in cluster.a.log_text()
+    aside.unlink()
+    assert eventually(lambda: tier(a)["counters"]["sent"] == 1)
+    assert ask(cluster.start(cluster.b), "one")["state"] == "hit"
+
+
 def test_a_job_goes_on_without_the_tier(cluster: Cluster) -> None:
     a = cluster.start(cluster.a)
     cluster.dir.rename(cluster.dir.with_name("away"))

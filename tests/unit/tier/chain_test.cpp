@@ -400,6 +400,38 @@ TEST_F(ChainTest, WhatIsGoneOrMayNotBeSignedIsNotSent) {
   EXPECT_EQ(engine.calls(), 0U);
 }
 
+TEST_F(ChainTest, AnEntryThatTheTierHasNoPlaceForIsSentLater) {
+  const Link& link = **a.chain->link("");
+  near->set_down(Code::kCorrupt);  // as where a directory lies in each of its places
+  build(entry);
+  EXPECT_EQ(a.chain->view().at(0).queued, 1U);
+  EXPECT_TRUE(a.chain->stuck(entry.manifest.key, link));
+  const auto calls = near->calls();
+  a.chain->hurry(entry.manifest.key, link);
+  a.deliver();
+  EXPECT_EQ(near->calls(), calls) << "its pause is kept";
+  near->set_down(std::nullopt);
+  a.deliver(10'000);
+  EXPECT_EQ(a.chain->view().at(0).sent, 1U);
+  EXPECT_FALSE(a.chain->stuck(entry.manifest.key, link));
+  EXPECT_TRUE(find(b, entry));
+}
+
+TEST_F(ChainTest, WhatFailsOftenIsNotWaitedFor) {
+  const Link& link = **a.chain->link("");
+  near->set_down(Code::kUnavailable);
+  build(entry);
+  EXPECT_FALSE(a.chain->stuck(entry.manifest.key, link));
+  a.deliver(300'000);
+  EXPECT_TRUE(a.chain->stuck(entry.manifest.key, link));
+  // Built anew it is sent without waiting for the next attempt.
+  near->set_down(std::nullopt);
+  a.chain->published(entry.manifest.key);
+  EXPECT_FALSE(a.chain->stuck(entry.manifest.key, link));
+  a.deliver(60'000);
+  EXPECT_EQ(a.chain->view().at(0).sent, 1U);
+}
+
 TEST_F(ChainTest, LostAnswersDoNoHarm) {
   near->script_all({.kind = Fault::Kind::kLost, .code = Code::kTimeout});
   ASSERT_TRUE(a.put(entry));
@@ -479,6 +511,10 @@ TEST(Chain, ATierOverItsBudgetIsNotWritten) {
   }
   EXPECT_EQ(a.chain->view().at(0).sent, 3U);
   EXPECT_EQ(a.chain->view().at(0).queued, 1U);
+  // Nobody should wait for it.
+  const Link& link = **a.chain->link("");
+  EXPECT_TRUE(a.chain->stuck(make_entry("e3", {noise(2500, 3)}).manifest.key, link));
+  EXPECT_FALSE(a.chain->stuck(make_entry("e2", {noise(2500, 2)}).manifest.key, link));
   EXPECT_NE(a.chain->view().at(0).writing.problem.find("budget"), std::string::npos);
 }
 
