@@ -99,7 +99,8 @@ RequestHead HeadParser::take() {
   const auto& message = parser.get();
   head.method = to_method(message.method());
   head.path = std::string(message.target());
-  head.chunked = parser.chunked();
+  // Where a body ends that is encoded in any way is not known here.
+  head.chunked = message.find(http::field::transfer_encoding) != message.end();
   if (auto length = parser.content_length()) head.content_length = *length;
   head.keep_alive = parser.keep_alive();
   head.expect_continue = boost::beast::iequals(message[http::field::expect], "100-continue");

@@ -60,6 +60,16 @@ def test_a_body_needs_a_length(shared: Home, method: str, target: str) -> None:
     assert (answer.status, answer.code) == (411, "length_required")
 
 
+def test_after_an_encoding_that_is_not_known_nothing_is_read(shared: Home) -> None:
+    for method, target in (("GET", "/v1/hello"), ("POST", "/v1/prune")):
+        raw = shared.raw()
+        raw.send(f"{method} {target} HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n".encode() + HELLO)
+        answer = raw.answer()
+        assert (answer.status, answer.code) == (411, "length_required")
+        assert answer.headers["Connection"] == "close"
+        assert raw.ended() and raw.left == b""
+
+
 def test_a_control_body_has_a_limit(shared: Home) -> None:
     raw = shared.raw()
     raw.send(f"POST /v1/actions/{'0' * 64}/acquire HTTP/1.1\r\nContent-Length: {8 << 20}\r\n\r\n".encode())
