@@ -1,5 +1,7 @@
 #include "base/credentials.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -80,6 +82,10 @@ void hide_credentials(std::span<char* const> arguments) {
       from = end + 1;
     }
   }
+}
+
+void hide_memory() {
+  ::prctl(PR_SET_DUMPABLE, 0);
 }
 
 }  // namespace nc

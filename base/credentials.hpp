@@ -16,4 +16,8 @@ std::string shown_address(std::string_view address);
 // and /proc do not show them to everybody. Copy the arguments first.
 void hide_credentials(std::span<char* const> arguments);
 
+// From here on this process, which has keys, tokens and passwords in memory, leaves no core file,
+// and no other of its user may read its memory. Programs that it runs are as ever.
+void hide_memory();
+
 }  // namespace nc

@@ -229,6 +229,7 @@ int copy_bucket(const Options& options, Starter& starter) {
 }
 
 int run(std::span<char* const> arguments) {
+  hide_memory();
   prepare_process();
   Starter starter;
   const std::vector<const char*> words(arguments.begin(), arguments.end());

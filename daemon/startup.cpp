@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <vector>
 
@@ -18,6 +19,14 @@ namespace {
 Status fill(Settings& settings, std::string_view name, const std::string& value) {
   if (!settings.text(name).empty()) return {};
   return settings.set(name, value, Origin::kDefault, "worked out at start");
+}
+
+// Half of the descriptors are this host's own as well; one of TCP needs three of them.
+std::size_t most_remote() {
+  constexpr rlim_t kOfOne = 3;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return SIZE_MAX;
+  return std::max<std::size_t>(files.rlim_cur / 2 / kOfOne, 1);
 }
 
 }  // namespace
@@ -66,7 +75,8 @@ TcpListener::Options tcp_options(const Settings& settings) {
   options.client_ca = settings.text("listen_client_ca");
   options.plain = settings.boolean("listen_plain");
   // However many come from the network, half of the connections are left for this host.
-  options.max_connections = static_cast<std::size_t>(settings.integer("max_connections")) / 2;
+  options.max_connections =
+      std::min(static_cast<std::size_t>(settings.integer("max_connections")) / 2, most_remote());
   options.stall_ms = millis(settings, "request_timeout");
   return options;
 }

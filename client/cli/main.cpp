@@ -73,6 +73,7 @@ int main_of(const std::vector<std::string>& words) {
 }  // namespace nc::cli
 
 int main(int argc, char** argv) {
+  nc::hide_memory();
   const std::vector<std::string> words(argv + 1, argv + argc);
   nc::hide_credentials({argv, static_cast<std::size_t>(argc)});
   return nc::cli::main_of(words);

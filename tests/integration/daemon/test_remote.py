@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import random
+import resource
 import signal
 import socket
 import ssl
@@ -274,6 +275,41 @@ def test_a_flood_leaves_local_clients_alone(far: RemoteHome) -> None:
             return False
 
     assert eventually(served)
+
+
+def test_a_flood_leaves_local_clients_their_descriptors(home: Home) -> None:
+    few = 256
+    home.before_start = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))
+    home.start("--listen", "127.0.0.1:0", "--listen-plain")
+    local = home.client()
+    host, port = local.get("/v1/stats")["listener"]["address"].rsplit(":", 1)
+    flood = [socket.create_connection((host, int(port)), timeout=PATIENCE_S) for _ in range(few)]
+    try:
+        assert eventually(lambda: local.get("/v1/stats")["listener"]["accepted"] == few)
+        assert local.get("/v1/stats")["listener"]["open"] <= few / 6
+        for _ in range(50):
+            other = home.client()
+            assert other.get("/v1/hello")["pid"]
+            other.close()
+        assert "cannot accept" not in home.log_text()
+    finally:
+        for connection in flood:
+            connection.close()
+        local.close()
+
+
+def test_no_core_file_is_left(home: Home) -> None:
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+    def allow() -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, unlimited)
+        os.chdir(home.dir)
+
+    home.before_start = allow
+    process = home.start()
+    process.send_signal(signal.SIGABRT)
+    assert process.wait(PATIENCE_S) == -signal.SIGABRT
+    assert [path.name for path in home.dir.iterdir() if path.name.startswith("core")] == []
 
 
 def test_no_secret_is_told(far: RemoteHome) -> None:
