@@ -155,6 +155,8 @@ Cell time_cell(Millis when, Millis now) {
   return {format_ago(when, now), fmt::format("{}", when)};
 }
 Cell key_cell(const std::string& hex) {
+  // The name of something else is told whole.
+  if (hex.find_first_not_of("0123456789abcdef") != std::string::npos) return printable(hex);
   return {short_key(hex), hex};
 }
 

@@ -50,8 +50,11 @@ Result<TierRows> tier_pages(client::Client& client, const std::string& call, bj:
       for (auto& item : rows->get_array()) {
         if (!item.is_object()) continue;
         const bj::object& row = item.get_object();
-        all.bytes += count_of(row, "bytes");
-        all.failed += text_of(row, "state") == "failed" ? 1 : 0;
+        const std::string state = text_of(row, "state");
+        all.failed += state == "failed" ? 1 : 0;
+        if (state != "failed" && state != "here" && state != "refused") {
+          all.bytes += count_of(row, "bytes");
+        }
         all.rows.push_back(row);
       }
     }
@@ -146,9 +149,9 @@ Result<int> prune_tier(Context& context) {
 }
 
 Result<int> verify_tier(Context& context) {
-  const bool repair = context.flag("repair");
-  const bool all = context.flag("untrusted");
-  if (all && !repair) {
+  const bool repair = context.flag("repair") && !context.flag("dry-run");
+  const bool all = context.flag("untrusted") && repair;
+  if (context.flag("untrusted") && !context.flag("repair")) {
     return Error{Code::kInvalid, "--untrusted is for --repair",
                  "without it, what is not trusted is shown and left alone"};
   }

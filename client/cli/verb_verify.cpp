@@ -13,7 +13,7 @@ Result<int> run(Context& context) {
   if (context.flag("untrusted")) {
     return Error{Code::kInvalid, "--untrusted is for --tier", "name the tier"};
   }
-  const bool repair = context.flag("repair");
+  const bool repair = context.flag("repair") && !context.flag("dry-run");
   NC_ASSIGN(Session session,
             Session::open(context, repair ? Session::Need::kChange : Session::Need::kRead));
   client::VerifyPage total;
@@ -88,6 +88,7 @@ constexpr OptionSpec kOptions[] = {
      "With --tier and --repair: also remove the entries that this host does not trust. Other hosts "
      "may trust them.",
      ""},
+    {"dry-run", "", "Change nothing: as without --repair.", ""},
 };
 
 }  // namespace

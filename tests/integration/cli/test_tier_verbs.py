@@ -41,13 +41,19 @@ def test_a_tier_by_hand(home: Home) -> None:
     assert home.json("tier-entries", "push", "--tier", address, "--older-than", "1h")["entries"] == []
     assert "Queued for sending: 1 entry" in home.run("push", "--tier", address).out
     pulled = home.json("tier-entries", "pull", "--tier", address, "--compiler", "inductor")
-    assert [row["state"] for row in pulled["entries"]] == ["here"]
+    assert [row["state"] for row in pulled["entries"]] == ["here"] and pulled["bytes"] == 0
     checked = home.json("verify", "verify", "--tier", address)
     assert checked["checked"] == 2 and checked["bad"] == []
     (blob,) = [path for path in (tier / "v1/blobs").rglob("*") if path.is_file()]
     blob.write_bytes(blob.read_bytes()[:-1])
     damaged = home.run("verify", "--tier", address)
     assert damaged.status == 1 and "is damaged" in damaged.out
+    assert home.run("verify", "--tier", address, "--repair", "--dry-run").out == damaged.out
+    odd = tier / "v1/entries/zz" / ("a" * 30)
+    odd.parent.mkdir()
+    odd.touch()
+    assert f"v1/entries/zz/{odd.name}" in home.run("verify", "--tier", address).out
+    odd.unlink()
     home.ok("verify", "--tier", address, "--repair")
     assert home.json("verify", "verify", "--tier", address)["checked"] == 0
     pruned = home.json("tier-entries", "prune", "--tier", address, "--namespace", "default")
