@@ -1,5 +1,9 @@
 #include "client/cli/context.hpp"
 
+#include <array>
+#include <climits>
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
@@ -79,6 +83,11 @@ Status check_key(std::string_view key) {
     return {};
   return Error{Code::kInvalid, fmt::format("'{}' is no key", key),
                "give up to 64 lower-case hex digits, as `neuroncache ls` shows them"};
+}
+
+std::string led_to(const std::string& path) {
+  std::array<char, PATH_MAX> real;
+  return ::realpath(path.c_str(), real.data()) != nullptr ? real.data() : path;
 }
 
 }  // namespace nc::cli

@@ -63,4 +63,8 @@ class Context {
 // An entry is named by its key or the beginning of it: kInvalid for anything else.
 Status check_key(std::string_view key_or_prefix);
 
+// The file that `path` leads to through links, to be written there: such files are often kept
+// elsewhere. The path itself where there is none.
+std::string led_to(const std::string& path);
+
 }  // namespace nc::cli

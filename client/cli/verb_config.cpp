@@ -212,7 +212,7 @@ Result<SetOutcome> set_value(const Context& context, const SettingSpec& spec,
     if (path.empty())
       return Error{Code::kInvalid, "there is no place for a settings file: no home directory",
                    "set NEURONCACHE_CONFIG"};
-    NC_TRY(Settings::save_to_file(real_filesystem(), path, spec.name, value));
+    NC_TRY(Settings::save_to_file(real_filesystem(), led_to(path), spec.name, value));
     outcome.saved = true;
   }
   const bool daemons = spec.reader == "daemon" || spec.reader == "all";

@@ -2,8 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -90,9 +88,7 @@ Result<bool> rewrite(const std::string& path, const std::string& line) {
     made += fmt::format("{}\n{}\n{}\n", kBegin, line, kEnd);
   }
   if (made == old) return false;
-  // Through a link to the file that it names: such files are often kept elsewhere.
-  std::array<char, PATH_MAX> real;
-  const std::string target = ::realpath(path.c_str(), real.data()) != nullptr ? real.data() : path;
+  const std::string target = led_to(path);
   NC_TRY(real_filesystem().make_dirs(parent_dir(target)));
   NC_TRY(real_filesystem().write_atomically(target, as_bytes(made), mode));
   return true;

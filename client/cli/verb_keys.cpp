@@ -53,7 +53,7 @@ struct Files {
     return files;
   }
 
-  Status save() const { return ring.save(real_filesystem(), ring_path); }
+  Status save() const { return ring.save(real_filesystem(), led_to(ring_path)); }
   bool is_own(const TrustedKey& key) const { return own && own->id() == key.id; }
 };
 

@@ -33,7 +33,7 @@ struct File {
     }
     return file;
   }
-  Status save() const { return tokens.save(real_filesystem(), path); }
+  Status save() const { return tokens.save(real_filesystem(), led_to(path)); }
 };
 
 bj::object grant_json(const Grant& grant, Millis now) {

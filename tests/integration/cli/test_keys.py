@@ -65,6 +65,17 @@ def test_trust_and_revoke_another_hosts_key(home: Home) -> None:
     assert "revoked" in home.ok("keys", "list").out
 
 
+def test_a_keyring_elsewhere_is_written_there(home: Home) -> None:
+    keys(home, "init")
+    ring = home.dir / ".config/neuroncache/trusted_keys"
+    kept = home.dir / "shared-keyring"
+    ring.rename(kept)
+    ring.symlink_to(kept)
+    (key,) = keys(home, "list")["keys"]
+    keys(home, "revoke", key["id"])
+    assert ring.is_symlink() and "revoked" in kept.read_text()
+
+
 def test_rotation_overlaps(home: Home) -> None:
     old = keys(home, "init", "--comment", "host 7", "--write", "team-a")["keys"][0]
     assert "no rotation has begun" in home.fails(1, "keys", "rotate", "--finish").err
