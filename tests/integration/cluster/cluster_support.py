@@ -148,8 +148,9 @@ class Cluster:
 
 def rank_main(host: Home, names: list[str], notes: Path, number: int, **how: Any) -> None:
     try:
-        if host.place is not None:
-            host.place.go()
+        place = getattr(host, "place", None)
+        if place is not None:
+            place.go()
         Rank(host.socket, notes, number, **how).run(names)
     except BaseException as error:  # whatever it is, the test has to see it
         print(f"rank {number}: {error!r}", flush=True)
