@@ -12,8 +12,10 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -59,32 +61,58 @@ struct Stream {
   bool pass_on = true;
   Capture capture;
 
+  // Something is left that the reader has not taken yet: nothing more is read until it has.
+  bool waits() const { return sent_ < held_.size(); }
+  pollfd wanted() const {
+    return waits() ? pollfd{to, POLLOUT, 0} : pollfd{from.get(), POLLIN, 0};
+  }
+
+  // One step, when what was wanted has come. A reader that went away: the pipe is closed, so that
+  // the compiler learns it, too.
+  void step() {
+    if (!(waits() || take()) || !give()) close();
+  }
+  void close() {
+    from.reset();
+    held_.clear();
+    sent_ = 0;
+  }
+
+ private:
   // False at the end of the stream.
-  bool pump() {
+  bool take() {
     std::array<char, 65536> buffer;
     const ssize_t n = ::read(from.get(), buffer.data(), buffer.size());
     if (n < 0) return errno == EINTR || errno == EAGAIN;
     if (n == 0) return false;
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(n));
     capture.add(bytes);
-    return !pass_on || write_all(bytes);
+    if (!pass_on) return true;
+    held_ = bytes;
+    sent_ = 0;
+    return true;
   }
 
-  // A reader that went away: the pipe is closed, so that the compiler learns it, too.
-  bool write_all(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(to, bytes.data(), bytes.size());
+  // As much as is taken without waiting, so that signals are heard meanwhile: what can be written
+  // to takes that many bytes at once.
+  bool give() {
+    pollfd ready{to, POLLOUT, 0};
+    while (waits() && ::poll(&ready, 1, 0) > 0) {
+      const std::size_t size = std::min<std::size_t>(held_.size() - sent_, PIPE_BUF);
+      const ssize_t n = ::write(to, held_.data() + sent_, size);
       if (n >= 0) {
-        bytes.remove_prefix(static_cast<std::size_t>(n));
+        sent_ += static_cast<std::size_t>(n);
       } else if (errno == EAGAIN) {
-        pollfd ready{to, POLLOUT, 0};
-        ::poll(&ready, 1, -1);
+        return true;
       } else if (errno != EINTR) {
         return false;
       }
     }
     return true;
   }
+
+  std::string held_;
+  std::size_t sent_ = 0;
 };
 
 struct Pipe {
@@ -163,6 +191,7 @@ class Run {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(1);
       if (gate_.child_ignored()) ::signal(SIGCHLD, SIG_IGN);
+      if (!gate_.pipe_ignored()) ::signal(SIGPIPE, SIG_DFL);
       ::sigprocmask(SIG_SETMASK, static_cast<const sigset_t*>(gate_.old_mask()), nullptr);
       ::execve(spec_.program.c_str(), argv.data(), env.data());
       const int error = errno;
@@ -203,11 +232,10 @@ class Run {
   }
 
   void wait(int timeout_ms) {
-    std::array<pollfd, 3> fds{
-        {{gate_.fd(), POLLIN, 0}, {out_.from.get(), POLLIN, 0}, {err_.from.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> fds{{{gate_.fd(), POLLIN, 0}, out_.wanted(), err_.wanted()}};
     if (::poll(fds.data(), fds.size(), std::max(timeout_ms, 1)) <= 0) return;
-    if (fds[1].revents != 0 && !out_.pump()) out_.from.reset();
-    if (fds[2].revents != 0 && !err_.pump()) err_.from.reset();
+    if (fds[1].revents != 0) out_.step();
+    if (fds[2].revents != 0) err_.step();
     if (fds[0].revents != 0) take_signals();
   }
 
@@ -236,16 +264,33 @@ class Run {
     if (WIFEXITED(status)) result_.exit_code = WEXITSTATUS(status);
   }
 
+  // What the compiler still said. A reader is given the time that it needs, as it would be by the
+  // compiler itself, unless we are to end.
   void drain() {
     const Millis deadline = system_clock().monotonic_ms() + kDrainMs;
+    constexpr int kStepMs = 50;  // to see a signal
     for (Stream* stream : {&out_, &err_}) {
       while (stream->from.valid()) {
-        const Millis left = deadline - system_clock().monotonic_ms();
-        pollfd ready{stream->from.get(), POLLIN, 0};
-        if (::poll(&ready, 1, static_cast<int>(std::max<Millis>(left, 0))) <= 0) break;
-        if (!stream->pump()) stream->from.reset();
+        const Millis left = std::max<Millis>(deadline - system_clock().monotonic_ms(), 0);
+        const bool waits = stream->waits();
+        const bool patient = waits && !result_.interrupted && !result_.timed_out && !told_to_end();
+        pollfd ready = stream->wanted();
+        const int n = ::poll(&ready, 1, patient ? kStepMs : static_cast<int>(left));
+        if (n > 0) {
+          stream->step();
+        } else if (!patient) {
+          break;
+        }
       }
     }
+  }
+
+  // By a signal that came after the compiler's end; it acts when the gate is gone.
+  static bool told_to_end() {
+    sigset_t pending;
+    ::sigpending(&pending);
+    return std::any_of(std::begin(kPassedOn), std::end(kPassedOn),
+                       [&](int signal) { return ::sigismember(&pending, signal) == 1; });
   }
 
   const ChildSpec& spec_;
@@ -275,6 +320,11 @@ SignalGate::SignalGate() : saved_(std::make_unique<Saved>()) {
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &standard, &saved_->child);
   child_ignored_ = saved_->child.sa_handler == SIG_IGN;
+  // A reader of ours that goes away is the compiler's matter, which may end well all the same.
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignored, &saved_->pipe);
+  pipe_ignored_ = saved_->pipe.sa_handler == SIG_IGN;
   ::sigprocmask(SIG_BLOCK, &taken, &saved_->mask);
   fd_ = ::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -282,6 +332,7 @@ SignalGate::SignalGate() : saved_(std::make_unique<Saved>()) {
 SignalGate::~SignalGate() {
   if (fd_ >= 0) ::close(fd_);
   ::sigaction(SIGCHLD, &saved_->child, nullptr);
+  ::sigaction(SIGPIPE, &saved_->pipe, nullptr);
   ::sigprocmask(SIG_SETMASK, &saved_->mask, nullptr);
 }
 

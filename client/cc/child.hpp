@@ -26,12 +26,14 @@ class SignalGate {
   int fd() const { return fd_; }  // a signalfd
   const void* old_mask() const;   // a sigset_t, for the child
   bool child_ignored() const { return child_ignored_; }
+  bool pipe_ignored() const { return pipe_ignored_; }
 
  private:
   struct Saved;
   std::unique_ptr<Saved> saved_;
   int fd_ = -1;
   bool child_ignored_ = false;  // SIGCHLD was ignored by whoever started us
+  bool pipe_ignored_ = false;   // SIGPIPE likewise
 };
 
 struct ChildSpec {

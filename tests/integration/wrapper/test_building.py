@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -271,3 +272,36 @@ def test_builds_stay_within_the_memory(home: Home) -> None:
         running += 1 if line.startswith("start") else -1
         most = max(most, running)
     assert 1 <= most <= 2 and home.compiles() == 6
+
+
+def test_a_reader_that_goes_away_does_not_cost_the_build(home: Home) -> None:
+    source = home.input()
+    process = start(home, source, "builder", script={"delay": 1})
+    assert process.stdout is not None and process.stdout.read(2) == b".."
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert (home.dir / "builder" / "out.neff").exists()
+    assert end(start(home, source, "later")).status == 0 and home.compiles() == 1
+
+
+def says(home: Home, text: str) -> str:
+    """A script whose compiler says more than fits into an environment."""
+    script = home.dir / "script.json"
+    script.write_text(json.dumps({"out": text}))
+    return str(script)
+
+
+def test_a_reader_that_does_not_read_is_no_shelter_from_signals(home: Home) -> None:
+    process = start(home, home.input(), "builder", STUB_SCRIPT=says(home, "much " * 100_000))
+    assert eventually(lambda: home.compiles() == 1)
+    time.sleep(1)  # until the pipe is full
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == -signal.SIGTERM
+
+
+def test_a_slow_reader_gets_all(home: Home) -> None:
+    text = "".join(f"{i}\n" for i in range(100_000))
+    process = start(home, home.input(), "builder", STUB_SCRIPT=says(home, text))
+    time.sleep(2)
+    ran = end(process)
+    assert ran.status == 0 and ran.out.decode() == f"..{text}\nCompiler status PASS\n"
