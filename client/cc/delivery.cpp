@@ -159,7 +159,8 @@ std::string target_of(const std::string& path) {
   if (::realpath(path.c_str(), buffer.data()) != nullptr) return buffer.data();
   // A dangling link: the file that it names comes into being.
   std::string target = path;
-  for (int i = 0; i < 16; ++i) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  for (int i = 0; i < kMostLinks; ++i) {
     const ssize_t n = ::readlink(target.c_str(), buffer.data(), buffer.size());
     if (n <= 0 || n == static_cast<ssize_t>(buffer.size())) break;
     const std::string next(buffer.data(), static_cast<std::size_t>(n));
@@ -169,6 +170,16 @@ std::string target_of(const std::string& path) {
                  : target.substr(0, slash + 1) + next;
   }
   return target;
+}
+
+// The same for two names of one place, though nothing may be there yet.
+std::string place_of(const std::string& path) {
+  const std::string target = target_of(path);
+  const std::size_t slash = target.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  std::array<char, PATH_MAX> buffer;
+  if (::realpath(directory.c_str(), buffer.data()) == nullptr) return target;
+  return fmt::format("{}/{}", buffer.data(), target.substr(slash + 1));
 }
 
 struct Aside {
@@ -232,6 +243,8 @@ Status place(const Placement& from, const Expected& expected, const std::string&
   const std::string target = target_of(destination);
   struct stat s {};
   const bool exists = ::stat(target.c_str(), &s) == 0;
+  // Links that lead nowhere are no file to be replaced.
+  if (!exists && errno == ELOOP) return errno_error(ELOOP, "cannot write", destination);
   if (exists && S_ISDIR(s.st_mode)) return errno_error(EISDIR, "cannot write", destination);
   if (exists && !S_ISREG(s.st_mode)) return write_in_place(from, expected, target, 0);
   if (exists && ::access(target.c_str(), W_OK) != 0)
@@ -252,6 +265,14 @@ Status place(const Placement& from, const Expected& expected, const std::string&
     done = errno_error(errno, "cannot write", destination);
   if (!done.ok()) ::unlink(aside->path.c_str());
   return done;
+}
+
+bool same_file(const std::string& one, const std::string& other) {
+  struct stat a {};
+  struct stat b {};
+  if (::stat(one.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0)
+    return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  return place_of(one) == place_of(other);
 }
 
 Status place_log(std::string_view bytes, const std::string& destination, bool append) {

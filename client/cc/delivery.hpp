@@ -36,6 +36,9 @@ Result<Xxh128> quick_of(const std::string& path);
 // not what it should be, and nothing of it is delivered. Other errors are those of the destination.
 Status place(const Placement& from, const Expected& expected, const std::string& destination);
 
+// Whether two names are of one file, or would be.
+bool same_file(const std::string& one, const std::string& other);
+
 // The log: appended to what is there, or in its place. Errors are those of the destination.
 Status place_log(std::string_view bytes, const std::string& destination, bool append);
 

@@ -16,6 +16,7 @@
 
 #include "base/filesystem.hpp"
 #include "base/unique_fd.hpp"
+#include "client/cc/delivery.hpp"
 #include "client/cc/recording.hpp"
 #include "client/cc/session.hpp"
 #include "client/cc/waiting.hpp"
@@ -155,6 +156,9 @@ class Run {
   }
 
   int cached() {
+    // What of such a file is output and what is log, only the compiler knows.
+    if (same_file(session_.command.output, session_.command.logfile))
+      return bypass("log_is_output");
     auto identity = identify(session_.compiler, session_.compiler_env(), identity_dir());
     if (!identity.ok()) return without_cache(identity.error().text());
     session_.identity = *std::move(identity);

@@ -197,3 +197,26 @@ def test_nobody_else_sees_half_an_output(home: Home) -> None:
     assert good.status == 0 and home.compiles() == 2
     assert (home.work / "out.neff").stat().st_size == 100_000
     assert eventually(lambda: home.counters()["entries"] == 1)
+
+
+@pytest.mark.parametrize("log", ["out.neff", "./out.neff", "link"])
+def test_a_log_that_is_the_output_is_the_compilers_matter(home: Home, log: str) -> None:
+    (home.work / "link").symlink_to("out.neff")
+    source = home.input()
+    words = ["compile", source, "--framework", "XLA", "--target", "trn2", "--output", "out.neff", "--logfile", log]
+    home.run(*words, program=str(STUB / "neuronx-cc"))
+    alone = (home.work / "out.neff").read_bytes()
+    for times in range(2, 5):
+        (home.work / "out.neff").unlink()
+        assert home.run(*words).status == 0
+        assert (home.work / "out.neff").read_bytes() == alone
+        assert home.compiles() == times
+
+
+def test_links_that_lead_nowhere_are_not_replaced(home: Home) -> None:
+    assert home.compile().status == 0
+    (home.work / "one").symlink_to("two")
+    (home.work / "two").symlink_to("one")
+    ran = home.compile(output="one")
+    assert ran.status == 70 and len(ran.ours) == 1 and "symbolic links" in ran.ours[0]
+    assert (home.work / "one").is_symlink()
