@@ -203,7 +203,7 @@ Result<std::vector<RecordedAction>> Work::actions(const std::string& name,
   const auto recording = recordings_.find(name);
   if (recording == recordings_.end()) {
     return Error{Code::kNotFound, "there is no recording '" + name + "'",
-                 "GET /v1/recordings lists them"};
+                 "record it with `neuroncache warmup --recording " + name + " -- COMMAND`"};
   }
   std::vector<RecordedAction> out;
   const Actions& actions = recording->second;
@@ -221,7 +221,7 @@ Status Work::forget(const std::string& name) {
     const auto recording = recordings_.find(name);
     if (recording == recordings_.end()) {
       return Error{Code::kNotFound, "there is no recording '" + name + "'",
-                   "GET /v1/recordings lists them"};
+                   "record it with `neuroncache warmup --recording " + name + " -- COMMAND`"};
     }
     std::vector<ActionKey> keys;
     for (const auto& [key, action] : recording->second) keys.push_back(key);

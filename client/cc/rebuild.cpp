@@ -147,7 +147,7 @@ Status fetch(client::Client& client, const client::OutputInfo& input, const std:
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return errno_error(errno, "cannot write", path);
   Sha256Hasher hasher;
-  NC_ASSIGN(const std::uint64_t size, client.download_to(input.digest, [&](Bytes bytes) -> Status {
+  const auto size = client.download_to(input.digest, [&](Bytes bytes) -> Status {
     hasher.update(bytes);
     std::string_view left = as_text(bytes);
     while (!left.empty()) {
@@ -157,8 +157,13 @@ Status fetch(client::Client& client, const client::OutputInfo& input, const std:
       left.remove_prefix(static_cast<std::size_t>(n));
     }
     return {};
-  }));
-  if (size == input.size && hasher.finish() == input.digest) return {};
+  });
+  if (size.is(Code::kNotFound))
+    return Error{Code::kNotFound,
+                 fmt::format("the recorded input {} is gone from the store", input.name),
+                 "record the action again with `neuroncache warmup -- COMMAND`"};
+  if (!size.ok()) return size.error();
+  if (*size == input.size && hasher.finish() == input.digest) return {};
   return Error{Code::kDigestMismatch, fmt::format("the stored input {} is damaged", input.name),
                "run `neuroncache verify --repair`, and record the action again"};
 }

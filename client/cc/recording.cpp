@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "client/cc/flag_table.hpp"
+#include "client/cc/words.hpp"
 
 namespace nc::cc {
 namespace {
@@ -77,7 +78,8 @@ Result<Template> make_template(const Command& command) {
   }
   made.argv.insert(made.argv.end(), {"--output", "{out/neff}"});
   if (!same_meaning(command, made))
-    return not_recordable("the command cannot be said without its files");
+    return not_recordable(
+        "its words are in a response file, or name files otherwise than as its inputs");
   return made;
 }
 
@@ -116,7 +118,7 @@ Status record_action(const Session& session, client::Client& client, const std::
     const std::string& path = session.command.inputs[i];
     struct stat s {};
     if (::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode))
-      return not_recordable("an input is not a file");
+      return not_recordable(fmt::format("its input {} is no file", key_text(path)));
     NC_ASSIGN(const auto uploaded, client.upload_file(path, {}));
     constexpr std::uint32_t kMode = 0644;
     record.inputs.push_back({made.input_names[i], uploaded.digest, uploaded.size, kMode});

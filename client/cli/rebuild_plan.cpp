@@ -93,7 +93,7 @@ class Planner {
     auto record = client_.recorded(selection.recording, *key);
     if (record.is(Code::kNotFound)) {
       client::RecordedPage::Action lost = listed;
-      lost.lost = record.error().message;
+      lost.lost = "what was recorded of it is gone from the store: record it again";
       return add_lost(selection, lost, *key);
     }
     if (!record.ok()) return std::move(record).error().context(listed.label);
@@ -131,7 +131,7 @@ class Planner {
       return wanted.empty() || wanted == std::vector<std::string>{std::string(kAsRecorded)};
     };
     item.there = entry.ok() && as_recorded(selection.compilers) && as_recorded(selection.targets);
-    if (item.there) item.obstacle.clear();
+    if (item.there) item.otherwise = std::exchange(item.obstacle, "");
     items_.push_back(std::move(item));
     return {};
   }
@@ -166,7 +166,7 @@ class Planner {
     const auto there = client_.manifest(item.action.key);
     if (!there.ok() && !there.is(Code::kNotFound)) return there.error();
     item.there = there.ok() && aimed.ok();
-    if (item.there) item.obstacle.clear();
+    if (item.there) item.otherwise = std::exchange(item.obstacle, "");
     items_.push_back(std::move(item));
     return {};
   }
@@ -213,9 +213,12 @@ Result<std::vector<client::RecordedAction>> recorded_actions(client::Client& cli
     for (const auto& action : page.actions) {
       const auto key = ActionKey::from_hex(action.key);
       if (!key) return Error{Code::kInvalid, fmt::format("'{}' is no key", action.key), ""};
-      if (action.lost.empty()) {
-        NC_ASSIGN(client::RecordedAction record, client.recorded(recording, *key));
-        out.push_back(std::move(record));
+      auto record = action.lost.empty() ? client.recorded(recording, *key)
+                                        : Result<client::RecordedAction>(
+                                              Error{Code::kNotFound, action.lost, ""});
+      if (!record.ok() && !record.is(Code::kNotFound)) return std::move(record).error();
+      if (record.ok()) {
+        out.push_back(*std::move(record));
       } else {
         client::RecordedAction lost;
         lost.key = *key;

@@ -29,6 +29,7 @@ struct RebuildItem {
   std::optional<cc::RealCompiler> compiler;
   std::string obstacle;  // why it cannot be built here, or ""
   bool there = false;
+  std::string otherwise;  // the obstacle if what is there turns out to be unusable, or ""
   double seconds = 0;    // that the build takes, from history; 0: not known
   bool guessed = false;  // from that of others
 };

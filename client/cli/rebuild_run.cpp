@@ -115,7 +115,11 @@ class Run {
     NC_ASSIGN(const auto told, end_run(context_, run_, order_.recording));
     for (const ActionOutcome& outcome : told) {
       // What a worker did is known from its job only.
-      if (!order_.queue || outcome.outcome == "hit") outcomes_[outcome.key] = outcome;
+      if (order_.queue && outcome.outcome != "hit") continue;
+      ActionOutcome& known = outcomes_[outcome.key];
+      const std::string obstacle = outcome.outcome == "unfinished" ? known.message : "";
+      known = outcome;
+      if (known.message.empty()) known.message = obstacle;
     }
     for (const RebuildItem& item : order_.items)
       report.outcomes.push_back(outcomes_.at(item.action.key.hex()));
@@ -127,14 +131,20 @@ class Run {
 
   // What is there counts as used, so that it stays.
   Status look_up() {
-    for (const RebuildItem& item : order_.items) {
-      outcomes_[item.action.key.hex()] = outcome_of(item.action, "unfinished", item.obstacle);
+    for (RebuildItem& item : order_.items) {
+      ActionOutcome& outcome = outcomes_[item.action.key.hex()];
+      outcome = outcome_of(item.action, "unfinished", item.obstacle);
       if (!item.there) continue;
       client::AcquireRequest request = request_for(item.action, run_);
       request.lookup_only = true;
       NC_ASSIGN(const client::Acquired answer, session_.client().acquire(request));
-      if (answer.state == client::Acquired::State::kHit)
-        outcomes_[item.action.key.hex()].outcome = "hit";
+      if (answer.state == client::Acquired::State::kHit) {
+        outcome.outcome = "hit";
+        continue;
+      }
+      // Its bytes were damaged or gone, and so is it: it is missing like others.
+      item.there = false;
+      item.obstacle = outcome.message = item.otherwise;
     }
     return {};
   }
@@ -277,7 +287,7 @@ class Run {
 
   const Context& context_;
   Session& session_;
-  const RebuildOrder order_;
+  RebuildOrder order_;
   const std::string run_;
   std::map<std::string, ActionOutcome> outcomes_;
   std::size_t done_ = 0, failed_ = 0;

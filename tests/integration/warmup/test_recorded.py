@@ -253,7 +253,7 @@ def test_a_part_is_not_taken_for_the_whole(warm: Warm) -> None:
     record(warm, "a")
     status, counts, report = rebuild(warm)
     assert (status, counts) == (1, {"needed": 2, "built": 1, "unfinished": 1})
-    assert "not a file" in next(one["message"] for one in report["actions"] if one["outcome"] == "unfinished")
+    assert "is no file" in next(one["message"] for one in report["actions"] if one["outcome"] == "unfinished")
     dry = warm.check(
         warm.verb("warmup", "--recorded", "--recording", "r", "--dry-run", "--format", "json"), "warmup-dry-run"
     )
@@ -267,3 +267,36 @@ def test_a_part_is_not_taken_for_the_whole(warm: Warm) -> None:
     status, counts, report = rebuild(warm)
     assert (status, counts) == (1, {"needed": 2, "unfinished": 2})
     assert any("dropped" in one["message"] for one in report["actions"])
+
+
+def take_away(warm: Warm) -> None:
+    """Somebody deletes what the store has put into files of their own."""
+    for file in (warm.store / "cas").rglob("*"):
+        if file.is_file():
+            file.unlink()
+
+
+def test_what_somebody_took_away_is_built_in_the_same_run(warm: Warm) -> None:
+    # The outputs lie in files, the inputs do not: they are small.
+    record(warm, "a", "b", keep=True, STUB_SCRIPT='{"size": 3000000}')
+    take_away(warm)
+    assert rebuild(warm)[:2] == (0, {"needed": 2, "built": 2})
+    assert rebuild(warm)[:2] == (0, {"needed": 2, "there": 2})
+
+
+def test_an_input_that_somebody_took_away_is_said(warm: Warm) -> None:
+    script = "neuronx-cc compile a.pb --target trn2 --output a.neff >/dev/null 2>&1"
+    warm.input("a.pb", os.urandom(300_000))
+    assert warm.verb("warmup", "--recording", "r", "--", "sh", "-c", script).status == 0
+    assert warm.verb("prune", "--kind", "neff").status == 0
+    take_away(warm)
+    status, _, report = rebuild(warm)
+    assert status == 1 and not report["whole"]
+    assert "the recorded input a.pb is gone" in report["actions"][0]["message"]
+    # By now the daemon has dropped the record as well.
+    status, counts, report = rebuild(warm)
+    assert (status, counts) == (1, {"needed": 1, "unfinished": 1})
+    assert "record it again" in report["actions"][0]["message"]
+    plan = warm.work / "plan.toml"
+    assert warm.verb("warmup", "--recording", "r", "--write-plan", str(plan)).status == 0
+    assert warm.verb("warmup", "--plan", str(plan)).status == 1
