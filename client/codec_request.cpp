@@ -89,6 +89,7 @@ std::string fail_body(const Lease& lease, const FailReport& report) {
   o["log"] = report.log;
   o["exit_code"] = report.exit_code;
   if (report.peak_rss_bytes > 0) o["peak_rss_bytes"] = report.peak_rss_bytes;
+  if (report.unstored) o["unstored"] = true;
   return json::serialize(o);
 }
 

@@ -144,6 +144,7 @@ struct FailReport {
   std::string log;
   std::int64_t exit_code = 0;
   std::uint64_t peak_rss_bytes = 0;  // of the process tree, where it was measured
+  bool unstored = false;  // it was built; who waits is to build for itself rather than take over
 };
 
 struct FailAnswer {

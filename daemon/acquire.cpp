@@ -124,6 +124,10 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
       auto failure = service_.store.failure(asked_.request.key);
       if (!failure.ok()) return fail(failure.error());
       if (*failure) return answer_failure(**failure);
+      if (waited_) {
+        if (const auto unstored = service_.unstored.get(asked_.request.key))
+          return answer_unstored(*unstored);
+      }
     }
     service_.tiers.before_build(asked_.request);
     ask();
@@ -262,6 +266,14 @@ class LookUp : public std::enable_shared_from_this<LookUp> {
   void answer_failure(const Failure& failure) {
     end_ticket();
     count("failures");
+    if (recorded()) service_.outcomes.refused(asked_.recording, asked_.request, failure);
+    call_.reply(answer({{"state", "failed"}, {"failure", failure_json(failure)}}));
+  }
+
+  // Nothing is wrong with what is asked for; the caller does without the cache.
+  void answer_unstored(const Failure& failure) {
+    end_ticket();
+    count("bypasses");
     if (recorded()) service_.outcomes.refused(asked_.recording, asked_.request, failure);
     call_.reply(answer({{"state", "failed"}, {"failure", failure_json(failure)}}));
   }

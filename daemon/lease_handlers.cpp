@@ -115,6 +115,14 @@ HttpResponse failed(Service& service, const HttpRequest& request) {
       .text("message", failure.message, 64 << 10)
       .text("log", failure.log, 4 << 20)
       .integer("exit_code", failure.exit_code, -JsonFields::kMaxInteger, JsonFields::kMaxInteger);
+  bool unstored = false;
+  if (const auto* given = fields.member("unstored"); given != nullptr) {
+    if (given->is_bool()) {
+      unstored = given->get_bool();
+    } else {
+      fields.fail(Code::kInvalid, "unstored", "is not true or false");
+    }
+  }
   if (Status ok = fields.done(); !ok.ok()) return HttpResponse::error(ok.error());
   auto parsed = parse_failure_class(class_name);
   if (!parsed.ok()) return HttpResponse::error(parsed.error());
@@ -149,8 +157,14 @@ HttpResponse failed(Service& service, const HttpRequest& request) {
   service.work.failed(key, *parsed, failure.message);
   service.outcomes.failed(key, class_name, failure.message, failure.log);
   if (kept && service.cluster) service.cluster->failed(request.arg);
-  service.keeper.apply(kept ? service.leases.settled(key)
-                            : service.leases.end(request.arg, LeaseTable::End::kFailed));
+  if (unstored && !kept) {
+    failure.key = key;
+    failure.created_ms = service.clock.wall_ms();
+    service.unstored.put(key, failure);
+  }
+  service.keeper.apply(kept || unstored
+                           ? service.leases.settled(key)
+                           : service.leases.end(request.arg, LeaseTable::End::kFailed));
   return answer({{"remembered", kept}, {"expires_ms", kept ? failure.expires_ms : 0}});
 }
 

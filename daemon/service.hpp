@@ -27,6 +27,7 @@
 #include "daemon/outcomes.hpp"
 #include "daemon/tcp_listener.hpp"
 #include "daemon/tier_desk.hpp"
+#include "daemon/unstored.hpp"
 #include "daemon/work.hpp"
 
 namespace nc::daemon {
@@ -93,6 +94,7 @@ struct Service {
   Millis started_ms = 0;
 
   HitMemo hits{clock};
+  Unstored unstored{clock};
   BucketBook buckets{store, clock};
   KindsMemo kinds;
   std::atomic<std::uint64_t> connections{0};

@@ -201,9 +201,7 @@ class Build {
       if (stored.ok()) {
         report_.end = BuildReport::End::kBuilt;
       } else {
-        report_.failure_class = "environment";
-        report_.message = "the output was not stored: " + stored.error().text();
-        tell(report_.message);
+        not_stored(result, stored.error());
       }
     } else {
       report_failure(result, failure);
@@ -220,14 +218,8 @@ class Build {
     const Seen after = look(path);
     std::string fault = fault_of(path, before_, after);
     if (fault.empty() && !inputs_are_the_same()) fault = "read inputs that changed meanwhile";
-    if (!fault.empty()) {
-      client::FailReport report;
-      report.failure_class = "environment";
-      report.message = "the compiler ended with status 0 but " + fault;
-      report.log = join_streams(result.out, result.err);
-      ignore_error(client_.fail(lease_, report), "the lease ends with this process");
-      return Error{Code::kInvalid, report.message, ""};
-    }
+    if (!fault.empty())
+      return Error{Code::kInvalid, "the compiler ended with status 0 but " + fault, ""};
     client::EntryManifest manifest = describe(result);
     NC_TRY(add_output(path, after, manifest));
     NC_TRY(add_text(kStdout, result.out, manifest));
@@ -236,6 +228,19 @@ class Build {
     if (log.appended) manifest.meta[kLogAppends] = "1";
     NC_ASSIGN([[maybe_unused]] const bool published, client_.commit(lease_, manifest));
     return {};
+  }
+
+  // Others who want it are as well off without us as they would be if we had not been there.
+  void not_stored(const ChildResult& result, const Error& why) {
+    report_.failure_class = "environment";
+    report_.message = "the output was not stored: " + why.text();
+    tell(report_.message);
+    client::FailReport failure;
+    failure.failure_class = report_.failure_class;
+    failure.message = report_.message;
+    failure.log = join_streams(result.out, result.err);
+    failure.unstored = true;
+    ignore_error(client_.fail(lease_, failure), "the lease ends with this process");
   }
 
   // An output that lies upon an input is no change of the input.

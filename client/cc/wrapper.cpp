@@ -195,7 +195,7 @@ class Run {
       case client::Acquired::State::kFailed:
         if (answer->failure.failure_class == "deterministic")
           return recorded(replay(session_, answer->failure));
-        return without_cache(answer->failure.message);
+        return without_cache("another process built this, but " + answer->failure.message);
       case client::Acquired::State::kMiss:
         return without_cache("the store is read-only and does not have this");
       case client::Acquired::State::kBuilding: {

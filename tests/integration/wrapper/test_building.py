@@ -274,6 +274,30 @@ def test_builds_stay_within_the_memory(home: Home) -> None:
     assert 1 <= most <= 2 and home.compiles() == 6
 
 
+@pytest.mark.parametrize("trouble", ["store", "output"])
+def test_what_is_built_and_cannot_be_stored_is_not_built_in_a_row(home: Home, trouble: str) -> None:
+    if trouble == "store":
+        home.env["NEURONCACHE_MAX_BLOB"] = "1MiB"
+    script = {"delay": 2, "size": 3_000_000, "output": "good" if trouble == "store" else "none"}
+    source = home.input()
+    began = time.monotonic()
+    first = start(home, source, "first", script=script)
+    assert eventually(lambda: home.compiles() == 1)
+    others = [start(home, source, f"other{i}", script=script) for i in range(5)]
+    ran = [end(process) for process in [first, *others]]
+    assert time.monotonic() - began < 9  # as long as two of them, not as six
+    assert [one.status for one in ran] == [0] * 6 and home.compiles() == 6
+    assert ran[0].ours[0].startswith("the output was not stored: ")
+    assert {one.ours[0] for one in ran[1:]} == {
+        f"compiling without the cache: another process built this, but {ran[0].ours[0]}"
+    }
+    # Who comes later tries anew.
+    home.env["NEURONCACHE_MAX_BLOB"] = ""
+    home.kill_daemons()
+    assert end(start(home, source, "later", script={"size": 3_000_000})).ours == []
+    assert end(start(home, source, "last", script={})).ours == [] and home.compiles() == 7
+
+
 def test_a_reader_that_goes_away_does_not_cost_the_build(home: Home) -> None:
     source = home.input()
     process = start(home, source, "builder", script={"delay": 1})
