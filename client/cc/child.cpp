@@ -63,9 +63,7 @@ struct Stream {
 
   // Something is left that the reader has not taken yet: nothing more is read until it has.
   bool waits() const { return sent_ < held_.size(); }
-  pollfd wanted() const {
-    return waits() ? pollfd{to, POLLOUT, 0} : pollfd{from.get(), POLLIN, 0};
-  }
+  pollfd wanted() const { return waits() ? pollfd{to, POLLOUT, 0} : pollfd{from.get(), POLLIN, 0}; }
 
   // One step, when what was wanted has come. A reader that went away: the pipe is closed, so that
   // the compiler learns it, too.

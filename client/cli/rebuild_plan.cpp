@@ -213,9 +213,9 @@ Result<std::vector<client::RecordedAction>> recorded_actions(client::Client& cli
     for (const auto& action : page.actions) {
       const auto key = ActionKey::from_hex(action.key);
       if (!key) return Error{Code::kInvalid, fmt::format("'{}' is no key", action.key), ""};
-      auto record = action.lost.empty() ? client.recorded(recording, *key)
-                                        : Result<client::RecordedAction>(
-                                              Error{Code::kNotFound, action.lost, ""});
+      auto record = action.lost.empty()
+                        ? client.recorded(recording, *key)
+                        : Result<client::RecordedAction>(Error{Code::kNotFound, action.lost, ""});
       if (!record.ok() && !record.is(Code::kNotFound)) return std::move(record).error();
       if (record.ok()) {
         out.push_back(*std::move(record));

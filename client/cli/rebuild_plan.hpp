@@ -30,8 +30,8 @@ struct RebuildItem {
   std::string obstacle;  // why it cannot be built here, or ""
   bool there = false;
   std::string otherwise;  // the obstacle if what is there turns out to be unusable, or ""
-  double seconds = 0;    // that the build takes, from history; 0: not known
-  bool guessed = false;  // from that of others
+  double seconds = 0;     // that the build takes, from history; 0: not known
+  bool guessed = false;   // from that of others
 };
 
 // The target that its key has, "" for that of the machine.
