@@ -104,6 +104,11 @@ class Build {
       : session_(session), client_(client), lease_(lease), for_others_(for_others) {}
 
   int run() {
+    if (!for_others_) {
+      turn_ = output_turn(session_.output_locks, session_.command.output,
+                          [this] { keeper_.emplace(session_.client_options, lease_); });
+      keeper_.reset();
+    }
     for (int retries = 0;; ++retries) {
       ask_for_room();
       auto result = compile();
@@ -207,6 +212,7 @@ class Build {
       report_failure(result, failure);
     }
     keeper_.reset();
+    turn_.reset();
     client_.disconnect();
     if (for_others_) return result.well() ? 0 : 1;
     gate_.reset();  // what came for us in the meantime acts now
@@ -332,6 +338,7 @@ class Build {
   const client::Lease& lease_;
   const bool for_others_;
   BuildReport report_;
+  UniqueFd turn_;
   std::optional<LogFile> log_;
   Seen before_;
   client::AdmissionRequest request_;

@@ -106,6 +106,7 @@ Status deliver(const Session& session, client::Client& client, const client::Acq
     if (blob == blobs.end()) continue;
     NC_ASSIGN(texts[name], text_of(client, *blob->second));
   }
+  const UniqueFd turn = output_turn(session.output_locks, session.command.output);
   const Status placed = place_neff(client, hit.manifest, *neff->second, session.command.output);
   if (placed.is(Code::kDigestMismatch)) report_damage(client, neff->second->output.digest);
   NC_TRY(placed);

@@ -267,6 +267,32 @@ Status place(const Placement& from, const Expected& expected, const std::string&
   return done;
 }
 
+// A byte of the file stands for each place, so that nothing is left behind.
+UniqueFd output_turn(const std::string& locks, const std::string& output,
+                     const std::function<void()>& waiting) {
+  struct stat s {};
+  if (::stat(output.c_str(), &s) == 0 && !S_ISREG(s.st_mode)) return {};
+  UniqueFd fd(::open(locks.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return fd;
+  Xxh128Hasher hasher;
+  const std::string place = place_of(output);
+  hasher.update(as_bytes(place));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(hasher.finish().low >> 2);
+  lock.l_len = 1;
+  int done = ::fcntl(fd.get(), F_OFD_SETLK, &lock);
+  if (done != 0 && (errno == EAGAIN || errno == EACCES)) {
+    if (waiting) waiting();
+    do {
+      done = ::fcntl(fd.get(), F_OFD_SETLKW, &lock);
+    } while (done != 0 && errno == EINTR);
+  }
+  if (done != 0) fd.reset();
+  return fd;
+}
+
 bool same_file(const std::string& one, const std::string& other) {
   struct stat a {};
   struct stat b {};

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/hash.hpp"
 #include "base/result.hpp"
+#include "base/unique_fd.hpp"
 
 namespace nc::cc {
 
@@ -35,6 +37,12 @@ Result<Xxh128> quick_of(const std::string& path);
 // the output later cannot reach the store. kNotFound: the source is gone. kDigestMismatch: it is
 // not what it should be, and nothing of it is delivered. Other errors are those of the destination.
 Status place(const Placement& from, const Expected& expected, const std::string& destination);
+
+// The right to write to an output, among wrappers of one store: what one of them stores must not be
+// what another has put there meanwhile. Held as long as the descriptor. `waiting` is called once
+// when somebody else has it. Invalid where `locks` cannot be locked, and for devices and the like.
+UniqueFd output_turn(const std::string& locks, const std::string& output,
+                     const std::function<void()>& waiting = {});
 
 // Whether two names are of one file, or would be.
 bool same_file(const std::string& one, const std::string& other);

@@ -23,7 +23,8 @@ struct Session {
   CompilerIdentity identity;
   Action action;
   client::ClientOptions client_options;
-  std::string model;  // "": not known, as for a command
+  std::string model;         // "": not known, as for a command
+  std::string output_locks;  // the file for output_turn(), "" without a cache
 
   // The environment of the real compiler.
   std::vector<std::string> compiler_env() const;

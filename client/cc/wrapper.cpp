@@ -162,6 +162,7 @@ class Run {
     auto identity = identify(session_.compiler, session_.compiler_env(), identity_dir());
     if (!identity.ok()) return without_cache(identity.error().text());
     session_.identity = *std::move(identity);
+    session_.output_locks = join(identity_dir(), "outputs.lock");
     auto action = make_action(session_.command, flags_variable_, session_.identity, session_.env,
                               session_.command.flags.contains("target") ? "" : machine_name());
     // The compiler says best what is wrong with its input.

@@ -274,6 +274,21 @@ def test_builds_stay_within_the_memory(home: Home) -> None:
     assert 1 <= most <= 2 and home.compiles() == 6
 
 
+def test_one_output_for_two_commands_is_stored_as_what_it_is(home: Home) -> None:
+    sources = [home.input(f"{name}.pb", f"module {name}".encode()) for name in "ab"]
+    words = ("--output", str(home.work / "same.neff"))
+    script = {"delay": 1}
+    running = [home.popen("compile", source, *WORDS, *words, script=script) for source in sources * 2]
+    assert [end(process).status for process in running] == [0] * 4 and home.compiles() == 2
+    for source in sources:
+        alone = home.run("compile", source, *WORDS, "--output", "x.neff", NEURONCACHE="0")
+        good = (home.work / "x.neff").read_bytes()
+        assert alone.status == 0
+        assert home.compile(source=source, output="y.neff").status == 0
+        assert (home.work / "y.neff").read_bytes() == good
+    assert home.compiles() == 4
+
+
 @pytest.mark.parametrize("trouble", ["store", "output"])
 def test_what_is_built_and_cannot_be_stored_is_not_built_in_a_row(home: Home, trouble: str) -> None:
     if trouble == "store":
