@@ -277,8 +277,10 @@ def test_builds_stay_within_the_memory(home: Home) -> None:
 def test_one_output_for_two_commands_is_stored_as_what_it_is(home: Home) -> None:
     sources = [home.input(f"{name}.pb", f"module {name}".encode()) for name in "ab"]
     words = ("--output", str(home.work / "same.neff"))
-    script = {"delay": 1}
-    running = [home.popen("compile", source, *WORDS, *words, script=script) for source in sources * 2]
+    running = []
+    for source in sources * 2:
+        running.append(home.popen("compile", source, *WORDS, *words, script={"linger": 2}))
+        time.sleep(0.5)
     assert [end(process).status for process in running] == [0] * 4 and home.compiles() == 2
     for source in sources:
         alone = home.run("compile", source, *WORDS, "--output", "x.neff", NEURONCACHE="0")
