@@ -66,16 +66,19 @@ struct Client::Impl {
     auto response = perform_once(request);
     if (!options.autostart || !request.idempotent) return response;
     const Millis deadline = system_clock().monotonic_ms() + options.connect_timeout_ms;
-    while (response.is(Code::kDraining) && system_clock().monotonic_ms() < deadline) {
-      constexpr int kPauseMs =
-          50;  // the old one takes no new connection, and holds the store a little longer
+    constexpr int kPauseMs = 50;
+    for (int round = 0;; ++round) {
+      const bool gone = response.is(Code::kUnavailable);
+      const bool leaving = response.is(Code::kDraining);
+      if (!gone && !leaving) return response;
+      if (round > 0 && system_clock().monotonic_ms() >= deadline) return response;
+      // One that leaves takes no new connection, and holds the store a little longer; one that is
+      // gone may go again before it has answered.
       connection.close();
-      ::poll(nullptr, 0, kPauseMs);
+      if (leaving || round > 0) ::poll(nullptr, 0, kPauseMs);
+      if (gone) NC_TRY(start_daemon());
       response = perform_once(request);
     }
-    if (!response.is(Code::kUnavailable)) return response;
-    NC_TRY(start_daemon());
-    return perform_once(request);
   }
 
   Result<HttpResponse> perform_once(const HttpRequest& request) {
