@@ -10,7 +10,7 @@
 namespace nc::padding {
 
 // Changes whenever an answer to the same request may.
-inline constexpr std::string_view kEngineVersion = "4";
+inline constexpr std::string_view kEngineVersion = "5";
 
 // Analyses and rewrites. A graph that cannot be padded is an answer (a refusal), no error.
 // Errors: kInvalid, kTooLarge (the request), kUnsupported (a version of it that is not spoken),

@@ -74,6 +74,8 @@ class ExprPool {
   // Whether e > 0 (or >= 0) for all sizes within the ranges told; false: not known.
   bool positive(Expr e) const;
   bool nonnegative(Expr e) const;
+  // Whether no symbol that grows makes e less; false: not known.
+  bool rising(Expr e) const;
   // The least size of a symbol (by default 0), and its greatest (by default none).
   void set_lower(std::string_view symbol, int64_t least);
   void set_upper(std::string_view symbol, int64_t greatest);

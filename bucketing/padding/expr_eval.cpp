@@ -217,6 +217,36 @@ bool ExprPool::nonnegative(Expr e) const {
   return least && *least >= 0;
 }
 
+bool ExprPool::rising(Expr e) const {
+  // A sum of rising terms; a term of several atoms rises where none of them is negative.
+  const auto atom_rises = [&](const Atom& a) {
+    switch (a.kind) {
+      case AtomKind::kSymbol:
+        return true;
+      case AtomKind::kFloorDiv: {
+        const auto divisor = constant(a.args[1]);
+        return divisor && *divisor > 0 && rising(a.args[0]);
+      }
+      case AtomKind::kMax:
+      case AtomKind::kMin:
+        return rising(a.args[0]) && rising(a.args[1]);
+      default:
+        return false;
+    }
+  };
+  for (const auto& [monomial, coefficient] : nodes_[e.id].terms) {
+    if (monomial.empty()) continue;
+    if (coefficient < 0) return false;
+    const bool alone = monomial.size() == 1 && monomial[0].second == 1;
+    for (const auto& [id, exponent] : monomial) {
+      if (!atom_rises(atoms_[id])) return false;
+      const auto least = alone ? std::optional<int64_t>(0) : atom_lower(atoms_[id]);
+      if (!least || *least < 0) return false;
+    }
+  }
+  return true;
+}
+
 std::optional<Expr> ExprPool::parse(const json::value& value,
                                     const std::map<std::string, Expr>& rename) {
   // Renamed here and not afterwards: what is known of sizes simplifies expressions as they are

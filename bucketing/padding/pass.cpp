@@ -144,6 +144,19 @@ void Pass::require(Expr e) {
   if (std::find(required_.begin(), required_.end(), e) == required_.end()) required_.push_back(e);
 }
 
+std::vector<Expr> Pass::unsteady() const {
+  std::vector<Expr> found;
+  for (const auto& [id, v] : claims_) {
+    for (const Dim& dim : v.dims) {
+      for (const Factor& f : dim) {
+        if (!f.padded || (pool_.rising(f.size) && pool_.positive(f.size))) continue;
+        if (std::find(found.begin(), found.end(), f.size) == found.end()) found.push_back(f.size);
+      }
+    }
+  }
+  return found;
+}
+
 void Pass::remember_merge(const Dim& dim) {
   if (dim.size() < 2) return;
   merged_[product(dim).id] = dim;

@@ -21,8 +21,10 @@ std::string with_tensor(const std::string& op) {
   const std::string overload = op.substr(dot + 1);
   if (overload == "Tensor" || overload == "Tensor_Tensor" || overload == "self") return op;
   if (overload == "Tensor_mode" || overload == "Scalar_mode") return base + ".Tensor_mode";
-  if (overload == "Scalar") return base + ".Tensor";
-  if (overload == "Tensor_Scalar" || overload == "Scalar_Tensor") return base + ".Tensor_Tensor";
+  if (overload == "Scalar" || overload == "Tensor_Scalar" || overload == "Scalar_Tensor") {
+    const bool power = base == "aten.pow" || base == "aten.float_power";
+    return base + (power ? ".Tensor_Tensor" : ".Tensor");
+  }
   if (overload == "default" &&
       (base == "aten.clamp" || base == "aten.clamp_min" || base == "aten.clamp_max")) {
     return base + ".Tensor";

@@ -198,6 +198,11 @@ Written Writer::run(bool with_claims) {
     for (const Expr e : pass_.required()) require.push_back(pass_.pool().to_json(e));
     sub.emplace("require", std::move(require));
   }
+  if (const auto unsteady = pass_.unsteady(); !unsteady.empty()) {
+    json::array grow;
+    for (const Expr e : unsteady) grow.push_back(pass_.pool().to_json(e));
+    sub.emplace("grow", std::move(grow));
+  }
   if (with_claims) sub.emplace("claims", claims());
   return {std::move(sub), masks};
 }

@@ -184,6 +184,7 @@ class Dispatcher:
                 )
                 and all(evaluate(guard, buckets) for guard in self.guards)
                 and self.plan.fits(buckets)
+                and self.plan.has_room(buckets, sizes)
             )
         except Unsupported:
             return False
@@ -227,6 +228,8 @@ class Dispatcher:
                 size <= unit.buckets[name] if name in padded else size == unit.buckets[name]
                 for name, size in sizes.items()
             ):
+                continue
+            if not self.plan.has_room(unit.buckets, sizes):
                 continue
             cost = 1
             for size in unit.buckets.values():

@@ -116,6 +116,7 @@ class SubPlan:
         self.values = number  # how many there are
         self.outputs = [self._result(entry) for entry in document["outputs"]]
         self.require: list[Expr] = list(document.get("require") or ())
+        self.grow: list[Expr] = list(document.get("grow") or ())
         self.claims: list[dict[str, Any]] | None = document.get("claims")
 
     @staticmethod
@@ -141,6 +142,10 @@ class SubPlan:
     def fits(self, buckets: Sizes) -> bool:
         """Whether everything that the plan requires holds at a bucket vector."""
         return all(evaluate(expression, buckets) >= 0 for expression in self.require)
+
+    def has_room(self, buckets: Sizes, sizes: Sizes) -> bool:
+        """Whether everything of these true sizes fits into what a bucket vector makes of it: some sizes fall as others grow."""
+        return all(evaluate(expression, buckets) >= max(1, evaluate(expression, sizes)) for expression in self.grow)
 
     # -- the graph of fixed sizes -----------------------------------------------------------------------------------
 
@@ -297,6 +302,11 @@ class Plan:
 
     def fits(self, buckets: Sizes) -> bool:
         return self.forward.fits(buckets) and (self.backward is None or self.backward.fits(buckets))
+
+    def has_room(self, buckets: Sizes, sizes: Sizes) -> bool:
+        return self.forward.has_room(buckets, sizes) and (
+            self.backward is None or self.backward.has_room(buckets, sizes)
+        )
 
 
 def values_in(node: Node) -> list[int]:

@@ -258,7 +258,15 @@ class Pair:
                     full[b] = full[a]
             return full
 
-        chosen = self.policy.choose(leaders, lambda leading: self.guards_hold(half, complete(leading)))
+        def allowed(leading: dict[str, int]) -> bool:
+            full = complete(leading)
+            return self.guards_hold(half, full) and all(
+                poison.evaluate(size, full) >= max(1, poison.evaluate(size, true))
+                for part in ("forward", "backward")
+                for size in (answer.get(part) or {}).get("grow") or ()
+            )
+
+        chosen = self.policy.choose(leaders, allowed)
         if chosen is None:
             self.log.append("exact: the guards allow no bucket")
             return Call(true, None, mode)
