@@ -225,9 +225,13 @@ struct Padding {
     if (!fixed) p.require(amount);
     int64_t id = padded_to(d, p.num(0), amount);
     const State fill = State::constant(value).in(x.dtype);
-    if (x.padded(d) && !(x.at({d, 0}) == fill)) {
+    // An amount that is not negative at the buckets may be so at the true sizes: then the end of the
+    // true part is cut off, and lies where the constant belongs.
+    const bool grows = p.pool().nonnegative(amount);
+    if (!grows || (x.padded(d) && !(x.at({d, 0}) == fill))) {
       // The old padding lies where the constant belongs.
-      const int64_t valid = p.binary("aten.lt.Tensor", p.iota(length), p.truth(size));
+      const Expr end = grows ? size : p.pool().min(size, length);
+      const int64_t valid = p.binary("aten.lt.Tensor", p.iota(length), p.truth(end));
       id = p.where(p.along(valid, x.rank(), d, length), id,
                    p.constant(fill.value().value_or(value), x.dtype));
     }
