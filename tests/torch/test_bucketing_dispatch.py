@@ -66,6 +66,23 @@ def test_many_shapes_on_few_graphs() -> None:
         assert 0 < stats["padding_waste"] < 0.6
 
 
+def test_what_is_cut_off_from_the_gradient_stays_so_and_lies_as_it_did() -> None:
+    def plain(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, bool]:
+        y = x.exp()
+        return y[:, 0].detach(), y * 2, x.shape[1] > 16
+
+    with bucketed(StaticBackend(), strict=True) as name:
+        compiled = torch.compile(plain, backend=name, dynamic=True)
+        for grad, length in itertools.product((True, False), (20, 20, 30, 7)):
+            x = torch.randn(4, length, 8, requires_grad=True)
+            with torch.set_grad_enabled(grad):
+                got, expected = compiled(x), plain(x)
+            assert [one.requires_grad for one in got[:2]] == [False, grad]
+            assert got[0].stride() == expected[0].stride()
+            assert got[2] is expected[2]
+        assert neuroncache.stats()["buckets"]
+
+
 def test_the_users_dynamic_gives_one_entry() -> None:
     for dynamic in (True, None):
         backend, plain = StaticBackend(), make()

@@ -29,6 +29,41 @@ def engine() -> Iterator[ToolEngine]:
     result.close()
 
 
+def test_places_behind_the_true_end_have_no_gradient(engine: ToolEngine) -> None:
+    """Padded to a fixed length by the program: what is there counts in no sum over the length."""
+    torch.manual_seed(0)
+    model, weight = nn.Linear(4, 4), torch.randn(16, 1)
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return (F.pad(model(x), (0, 0, 0, 16 - x.shape[1])) * weight).sum(1)
+
+    with bucketed(StaticBackend(), engine, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in (12, 13, 14, 15, 9):
+            x, found = torch.randn(2, length, 4), []
+            for function in (compiled, plain):
+                model.zero_grad()
+                function(x).square().sum().backward()
+                found.append([parameter.grad.clone() for parameter in model.parameters()])
+            torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+        assert neuroncache.stats()["buckets"] and not neuroncache.stats()["refusals"]
+
+
+@pytest.mark.parametrize("lengths", [(63, 60, 58, 57, 41), (20, 33, 50)])
+def test_sizes_that_fall_as_the_length_grows(engine: ToolEngine, lengths: tuple[int, ...]) -> None:
+    table = torch.randn(80, 4)
+
+    def plain(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.chunk(3, 1)[-1].sum(1), x + table[x.shape[1] :].sum(0)
+
+    with bucketed(StaticBackend(), engine, strict=True) as name:
+        compiled = torch.compile(plain, backend=name)
+        for length in lengths:
+            x = torch.randn(3, length, 4)
+            torch.testing.assert_close(compiled(x), plain(x), rtol=1e-4, atol=1e-4)
+        assert not neuroncache.stats()["refusals"]
+
+
 class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -138,6 +138,15 @@ def test_requirements_are_taken_at_the_buckets() -> None:
     assert not plan.fits({"s0": 4, "s1": 9})
 
 
+def test_sizes_that_fall_need_room_for_the_true_ones() -> None:
+    answer, request = _mean_plan()
+    answer["forward"]["grow"] = [["+", "s1", ["*", -2, ["//", ["+", "s1", 2], 3]]]]
+    plan = Plan.parse(answer, request)
+    assert plan.has_room({"s0": 4, "s1": 65}, {"s0": 3, "s1": 63})
+    assert not plan.has_room({"s0": 4, "s1": 64}, {"s0": 3, "s1": 63})  # 20 places for 21
+    assert not plan.has_room({"s0": 4, "s1": 4}, {"s0": 3, "s1": 4})  # nothing to point to
+
+
 @pytest.mark.parametrize(
     "dims",
     [

@@ -90,18 +90,24 @@ class Half:
             if slot is not None and not slot.kept:
                 self.pads.append((position, Fit(slot.layout, unit.buckets, sizes)))
         self.truths = [truth.tensor(sizes).to(unit.pair.device) for truth in plan.truths]
-        self.cuts: list[tuple[int, _Cut]] = []
+        self.cuts: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
+        self._plain: list[int] = []  # values for the user that are given as they are
         self.inserts: list[tuple[int, Any]] = []
         self.values = 0
         for index, result in enumerate(plan.outputs):
             if result.value is None:
-                constant = result.constant if result.size is None else int(evaluate(result.size, sizes))
+                constant = result.constant if result.size is None else _number(evaluate(result.size, sizes))
                 self.inserts.append((index, constant))
                 continue
             kind = kinds[index] if index < len(kinds) else None
             fit = Fit(result.layout, unit.buckets, sizes) if result.layout is not None and not result.kept else None
-            if (fit is not None and not fit.same) or (kind is not None and kind.alias):
+            if (
+                (fit is not None and not fit.same)
+                or (kind is not None and (kind.alias or kind.strides_differ(unit.buckets, sizes)))
+            ):
                 self.cuts.append((self.values, _Cut(fit, kind, sizes, unit.inner.differentiates)))
+            elif kind is not None and not unit.inner.differentiates:
+                self._plain.append(self.values)
             self.values += 1
         if ticket is not None:
             self.inserts.append((len(plan.outputs), ticket))
@@ -175,6 +181,7 @@ class Half:
             raw = list(function(list(inputs)))
             self._check(raw)
         self._find_shared(raw, inputs)
+        self._find_views(raw)
         self.function = function
         self.run = self._timed
         self.calls += 1
@@ -193,7 +200,7 @@ class Half:
         if len(raw) != self.values:
             raise RuntimeError(f"it returned {len(raw)} values in place of {self.values}")
         for position, cut in self.cuts:
-            if cut.fit is not None and tuple(raw[position].shape) != cut.fit.padded_shape:
+            if isinstance(cut, _Cut) and cut.fit is not None and tuple(raw[position].shape) != cut.fit.padded_shape:
                 raise RuntimeError(
                     f"output {position} has sizes {tuple(raw[position].shape)} in place of {cut.fit.padded_shape}"
                 )
@@ -206,8 +213,19 @@ class Half:
                 address = value.untyped_storage().data_ptr()
                 uses[address] = uses.get(address, 0) + 1
         for position, cut in self.cuts:
+            if not isinstance(cut, _Cut):
+                continue
             address = raw[position].untyped_storage().data_ptr()
             cut.shared = address != 0 and uses[address] > 1
+
+
+    def _find_views(self, raw: Sequence[Any]) -> None:
+        """Has outputs that are views of other tensors given as tensors of their own: a view would get the gradient of what it
+        is a view of, even where the user has cut it off (`y[:, 0].detach()` beside y)."""
+        for position in self._plain:
+            if isinstance(raw[position], torch.Tensor) and raw[position]._is_view():
+                self.cuts.append((position, _on_its_own))
+        self._plain = []
 
 
 class Record:
@@ -233,6 +251,14 @@ class Record:
         if self._backward is None:
             self._backward = Half(self.unit, "backward", self.sizes, ())
         return self._backward
+
+
+def _on_its_own(value: torch.Tensor) -> torch.Tensor:
+    return value.data
+
+
+def _number(value: int | float) -> int | bool:
+    return value if isinstance(value, bool) else int(value)
 
 
 def _product(shape: Sequence[int]) -> int:

@@ -242,6 +242,53 @@ TEST(PaddingEngine, AFactorGivenByNameIsNoOne) {
   EXPECT_NE(scaled.find("finite"), std::string::npos) << scaled;
 }
 
+// x and the symbols s0 and s1: values 0 to 2.
+const std::string kSized = kX + R"(,{"kind":"symbol","type":{"int":"s0"}})"
+                                R"(,{"kind":"symbol","type":{"int":"s1"}})";
+
+TEST(PaddingEngine, ASizeThatFallsIsToldToTheCaller) {
+  const std::string rest = R"(["+",80,["*",-1,"s1"]])";
+  const std::string nodes = node("aten.full.default", R"([{"e":)" + rest + "}],2", tensor(rest)) +
+                            "," + node("aten.sum.default", R"({"v":3})", tensor(""));
+  const js::value a = ask(graph({kSized, nodes, R"({"v":4})"}));
+  ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
+  EXPECT_EQ(a.at("forward").at("grow"), js::parse("[" + rest + "]")) << text(a);
+  const js::value plain =
+      ask(graph({kX, node("aten.exp.default", R"({"v":0})", tensor(R"("s0","s1",8)")),
+                 R"({"v":1})"}));
+  EXPECT_FALSE(plain.at("forward").as_object().contains("grow")) << text(plain);
+}
+
+TEST(PaddingEngine, ASizeThatMayBeZeroIsToldToTheCaller) {
+  const std::string quarter = R"(["//","s1",4])";
+  const std::string nodes = node("aten.full.default", R"([{"e":)" + quarter + "}],2", tensor(quarter));
+  const js::value a = ask(graph({kSized, nodes, R"({"v":3})"}));
+  ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
+  EXPECT_EQ(a.at("forward").at("grow"), js::parse("[" + quarter + "]")) << text(a);
+}
+
+TEST(PaddingEngine, WhatIsCutOffByANegativeAmountIsNoPadding) {
+  // 64 places to s1: as many are cut off as the amount is negative.
+  const std::string nodes = node("aten.constant_pad_nd.default",
+                                 R"({"v":1},[0,{"e":["+","s1",-64]}],0)", tensor(R"("s0","s1")"));
+  const js::value a =
+      ask(graph({kX + "," + input(tensor(R"("s0",64)")), nodes, R"({"v":2})"}));
+  ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
+  EXPECT_EQ(a.at("masks"), 0);
+  EXPECT_TRUE(has(a.at("forward").at("nodes"), "aten.where.self")) << text(a);
+  EXPECT_TRUE(has(a.at("forward").at("truths"), R"(["Min",)")) << text(a);
+}
+
+TEST(PaddingEngine, ANumberAsFirstOperandIsATensorOfAnOverloadThatExists) {
+  const std::string x = tensor(R"("s0","s1",8)", "int64");
+  const auto with = [&](const std::string& op) {
+    return ask(graph({input(x) + R"(,{"kind":"symbol","type":{"int":"s1"}})",
+                      node(op, R"({"v":1},{"v":0})", x), R"({"v":2})"}));
+  };
+  EXPECT_TRUE(has(with("aten.remainder.Scalar_Tensor"), R"("aten.remainder.Tensor")"));
+  EXPECT_TRUE(has(with("aten.pow.Scalar"), R"("aten.pow.Tensor_Tensor")"));
+}
+
 TEST(PaddingEngine, WhatMemoryHeldIsNotTakenForFinite) {
   const std::string nodes =
       node("aten.new_empty_strided.default", R"({"v":1},[4,4],[4,1])", tensor("4,4"));

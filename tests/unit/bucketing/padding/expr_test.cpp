@@ -72,6 +72,18 @@ TEST_F(ExprTest, KnowsWhatIsNotNegative) {
   EXPECT_EQ(read(R"(["Min",1,"s0"])"), pool.integer(1));
 }
 
+TEST_F(ExprTest, KnowsWhatDoesNotFallAsASizeGrows) {
+  pool.set_lower("s0", 2);
+  EXPECT_TRUE(pool.rising(pool.integer(7)));
+  EXPECT_TRUE(pool.rising(read(R"(["+",["*","s0","s0"],["//",["+","s0",2],3],-5])")));
+  EXPECT_TRUE(pool.rising(read(R"(["*","s0",["Max",1,["+","s0",-50]]])")));
+  EXPECT_FALSE(pool.rising(read(R"(["+",80,["*",-1,"s0"]])")));
+  EXPECT_FALSE(pool.rising(read(R"(["+","s0",["*",-2,["//",["+","s0",2],3]]])")));
+  EXPECT_FALSE(pool.rising(read(R"(["+",1,["%","s0",4]])")));
+  EXPECT_FALSE(pool.rising(read(R"(["//",64,"s0"])")));
+  EXPECT_FALSE(pool.rising(read(R"(["*","s0",["+","s0",-50,["//","s0",2],["*",-1,"s1"]]])")));
+}
+
 TEST_F(ExprTest, WhatIsAssumedIsANumberFromThenOn) {
   pool.set_lower("s0", 2);
   // One chunk of eight: (s + 7) // 8, as tracing writes it.
