@@ -78,9 +78,9 @@ class Pass {
   void require(Expr e);
   const std::vector<Expr>& required() const { return required_; }
   // Sizes of padded factors that may fall where a symbol grows (80 - s0, the rest of a division),
-  // or be zero. The plan is right only at buckets where none of them is less than at the true sizes,
-  // as the true part has no room else, nor zero, as then there is nothing that an index could point
-  // to. The caller checks it.
+  // or be zero. The plan is right only at buckets where none of them is less than at the true
+  // sizes, as the true part has no room else, nor zero, as then there is nothing that an index
+  // could point to. The caller checks it.
   std::vector<Expr> unsteady() const;
   // The layout of a dimension whose true part is a prefix.
   Dim prefix_dim(Expr size, const State& state);

@@ -225,8 +225,8 @@ struct Padding {
     if (!fixed) p.require(amount);
     int64_t id = padded_to(d, p.num(0), amount);
     const State fill = State::constant(value).in(x.dtype);
-    // An amount that is not negative at the buckets may be so at the true sizes: then the end of the
-    // true part is cut off, and lies where the constant belongs.
+    // An amount that is not negative at the buckets may be so at the true sizes: then the end of
+    // the true part is cut off, and lies where the constant belongs.
     const bool grows = p.pool().nonnegative(amount);
     if (!grows || (x.padded(d) && !(x.at({d, 0}) == fill))) {
       // The old padding lies where the constant belongs.

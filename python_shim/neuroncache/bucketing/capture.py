@@ -7,7 +7,7 @@ backward call finds the sizes and buckets of its forward call, whatever happened
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import fx
 
 from neuroncache import canonical, compat
 from neuroncache.bucketing import rules
+from neuroncache.bucketing.layout import Sizes
 from neuroncache.errors import Unsupported
 from neuroncache.expr import Expr, evaluate
 
@@ -31,7 +32,7 @@ class OutputType:
     offset: Expr
     alias: bool
 
-    def strides_differ(self, buckets: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
+    def strides_differ(self, buckets: Sizes, sizes: Sizes) -> bool:
         """Whether it lies otherwise at a bucket vector, be its own sizes the true ones or not (`y[:, 0]`)."""
         return any(evaluate(stride, buckets) != evaluate(stride, sizes) for stride in self.strides)
 

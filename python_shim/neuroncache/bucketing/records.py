@@ -101,9 +101,8 @@ class Half:
                 continue
             kind = kinds[index] if index < len(kinds) else None
             fit = Fit(result.layout, unit.buckets, sizes) if result.layout is not None and not result.kept else None
-            if (
-                (fit is not None and not fit.same)
-                or (kind is not None and (kind.alias or kind.strides_differ(unit.buckets, sizes)))
+            if (fit is not None and not fit.same) or (
+                kind is not None and (kind.alias or kind.strides_differ(unit.buckets, sizes))
             ):
                 self.cuts.append((self.values, _Cut(fit, kind, sizes, unit.inner.differentiates)))
             elif kind is not None and not unit.inner.differentiates:
@@ -217,7 +216,6 @@ class Half:
                 continue
             address = raw[position].untyped_storage().data_ptr()
             cut.shared = address != 0 and uses[address] > 1
-
 
     def _find_views(self, raw: Sequence[Any]) -> None:
         """Has outputs that are views of other tensors given as tensors of their own: a view would get the gradient of what it

@@ -253,15 +253,15 @@ TEST(PaddingEngine, ASizeThatFallsIsToldToTheCaller) {
   const js::value a = ask(graph({kSized, nodes, R"({"v":4})"}));
   ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
   EXPECT_EQ(a.at("forward").at("grow"), js::parse("[" + rest + "]")) << text(a);
-  const js::value plain =
-      ask(graph({kX, node("aten.exp.default", R"({"v":0})", tensor(R"("s0","s1",8)")),
-                 R"({"v":1})"}));
+  const js::value plain = ask(
+      graph({kX, node("aten.exp.default", R"({"v":0})", tensor(R"("s0","s1",8)")), R"({"v":1})"}));
   EXPECT_FALSE(plain.at("forward").as_object().contains("grow")) << text(plain);
 }
 
 TEST(PaddingEngine, ASizeThatMayBeZeroIsToldToTheCaller) {
   const std::string quarter = R"(["//","s1",4])";
-  const std::string nodes = node("aten.full.default", R"([{"e":)" + quarter + "}],2", tensor(quarter));
+  const std::string nodes =
+      node("aten.full.default", R"([{"e":)" + quarter + "}],2", tensor(quarter));
   const js::value a = ask(graph({kSized, nodes, R"({"v":3})"}));
   ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
   EXPECT_EQ(a.at("forward").at("grow"), js::parse("[" + quarter + "]")) << text(a);
@@ -271,8 +271,7 @@ TEST(PaddingEngine, WhatIsCutOffByANegativeAmountIsNoPadding) {
   // 64 places to s1: as many are cut off as the amount is negative.
   const std::string nodes = node("aten.constant_pad_nd.default",
                                  R"({"v":1},[0,{"e":["+","s1",-64]}],0)", tensor(R"("s0","s1")"));
-  const js::value a =
-      ask(graph({kX + "," + input(tensor(R"("s0",64)")), nodes, R"({"v":2})"}));
+  const js::value a = ask(graph({kX + "," + input(tensor(R"("s0",64)")), nodes, R"({"v":2})"}));
   ASSERT_TRUE(a.as_object().contains("forward")) << text(a);
   EXPECT_EQ(a.at("masks"), 0);
   EXPECT_TRUE(has(a.at("forward").at("nodes"), "aten.where.self")) << text(a);
