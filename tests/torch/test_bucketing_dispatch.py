@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import threading
@@ -80,6 +81,13 @@ def test_what_is_cut_off_from_the_gradient_stays_so_and_lies_as_it_did() -> None
             assert [one.requires_grad for one in got[:2]] == [False, grad]
             assert got[0].stride() == expected[0].stride()
             assert got[2] is expected[2]
+        for length in (20, 20, 30, 7):
+            x = torch.randn(4, length, 8, requires_grad=True)
+            first, second, _ = compiled(x)
+            first.mul_(2)  # where it lies in the memory of what the gradient needs, autograd has to see that
+            with contextlib.suppress(RuntimeError):
+                second.sum().backward()
+                torch.testing.assert_close(x.grad, 2 * x.detach().exp())
         assert neuroncache.stats()["buckets"]
 
 

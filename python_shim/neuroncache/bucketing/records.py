@@ -252,7 +252,7 @@ class Record:
 
 
 def _on_its_own(value: torch.Tensor) -> torch.Tensor:
-    return value.data
+    return value.detach()  # of the same version counter, so that changes in place are noticed as ever
 
 
 def _number(value: int | float) -> int | bool:
