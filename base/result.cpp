@@ -56,7 +56,7 @@ ErrnoMeaning meaning_of(int err) {
     case EROFS:
       return {Code::kReadOnly, "the file system is mounted read-only: choose another place"};
     case ENOSPC:
-      return {Code::kNoSpace, "free some disk space, or lower max_bytes and prune"};
+      return {Code::kNoSpace, "free some disk space there"};
     case EDQUOT:
       return {Code::kNoSpace, "your disk quota is used up: free some space"};
     case EFBIG:

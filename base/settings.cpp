@@ -1,5 +1,7 @@
 #include "base/settings.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -67,6 +69,23 @@ std::vector<Assignment> from_environment(std::span<const std::string> env) {
     out.push_back({std::move(name), std::string(value), std::string(variable)});
   }
   return out;
+}
+
+// Who writes the settings decides which programs run, and who is believed.
+Status check_writers(FileSystem& fs, const std::string& path) {
+  NC_ASSIGN(const FileInfo info, fs.stat(path));
+  if (info.uid != ::geteuid() && info.uid != 0) {
+    return Error{Code::kDenied,
+                 fmt::format("the settings file {} belongs to uid {}", path, info.uid),
+                 "settings must belong to you or to root"};
+  }
+  if ((info.mode & 002) != 0) {
+    return Error{Code::kDenied,
+                 fmt::format("the settings file {} can be written by everybody (mode {:04o})", path,
+                             info.mode),
+                 fmt::format("chmod o-w {}", path)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -147,6 +166,7 @@ Result<Settings> Settings::load(FileSystem& fs, std::span<const std::string> env
     const std::string& path = settings.config_path_;
     auto text = fs.read_all(path, kMaxSettingsFile);
     if (text.ok()) {
+      if (!text->empty()) NC_TRY(check_writers(fs, path));
       NC_ASSIGN(const auto entries, parse_settings_file(*text, path));
       for (const FileSetting& entry : entries) {
         const std::string where = fmt::format("file {} line {}", path, entry.line);

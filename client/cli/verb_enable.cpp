@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -16,12 +18,16 @@ namespace {
 constexpr std::string_view kBegin = "# >>> neuroncache: neuronx-cc wrapper >>>";
 constexpr std::string_view kEnd = "# <<< neuroncache: neuronx-cc wrapper <<<";
 
-std::string shell_of(const Context& context) {
+Result<std::string> shell_of(const Context& context) {
   if (const auto named = context.option("shell")) return *named;
+  constexpr std::array<std::string_view, 5> kLikeBash = {"", "bash", "sh", "dash", "ksh"};
   const char* login = std::getenv("SHELL");
   const std::string path = login != nullptr ? login : "";
   const std::string name = path.substr(path.rfind('/') + 1);
-  return name == "fish" || name == "zsh" ? name : "bash";
+  if (name == "fish" || name == "zsh") return name;
+  if (std::ranges::find(kLikeBash, name) != kLikeBash.end()) return std::string("bash");
+  return Error{Code::kUnsupported, "how " + name + " sets PATH is not known here",
+               "put what `neuroncache enable --shell bash --print-dir` prints first on PATH"};
 }
 
 std::string quoted(const std::string& text) {
@@ -96,7 +102,7 @@ Result<bool> rewrite(const std::string& path, const std::string& line) {
 
 Result<int> run(Context& context, bool enable) {
   NC_ASSIGN(const std::string directory, wrapper_directory());
-  const std::string shell = shell_of(context);
+  NC_ASSIGN(const std::string shell, shell_of(context));
   const std::string line = enable ? enable_line(shell, directory) : disable_line(shell, directory);
   std::string file;
   bool changed = false;

@@ -183,6 +183,11 @@ def _read_file(values: dict[str, tuple[Any, str]]) -> None:
         import tomllib  # only where there is a file: 5 ms
 
         with open(path, "rb") as file:
+            info = os.fstat(file.fileno())
+            if info.st_size and (info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o002):
+                raise OSError(
+                    "who writes it decides what runs; it must be yours or root's, and not writable by everybody"
+                )
             document = tomllib.load(file)
     except (OSError, ValueError, ImportError) as error:
         log.warn("settings-file", f"the settings file {path} cannot be read and is ignored: {error}")

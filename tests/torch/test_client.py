@@ -240,6 +240,18 @@ def test_misspelt_settings_are_told_once(lone_programs: Programs, short_dir: Pat
     assert sum("'strict'" in line for line in result.warnings) == 1
 
 
+def test_settings_that_anybody_may_have_written_are_ignored(lone_programs: Programs, short_dir: Path) -> None:
+    path = short_dir / "c.toml"
+    path.write_text('namespace = "team"\n')
+    path.chmod(0o602)
+    code = "import json, neuroncache; print(json.dumps(neuroncache.config.namespace))"
+    result = lone_programs.run(code, env={"NEURONCACHE_CONFIG": str(path)})
+    assert result.value == "default"
+    assert sum("who writes it decides what runs" in line for line in result.warnings) == 1
+    path.chmod(0o600)
+    assert lone_programs.run(code, env={"NEURONCACHE_CONFIG": str(path)}).value == "team"
+
+
 def test_settings_are_checked_when_assigned() -> None:
     import neuroncache
     from neuroncache.errors import SettingError

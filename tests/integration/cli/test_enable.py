@@ -35,6 +35,12 @@ def test_the_start_file_keeps_what_else_is_in_it(home: Home) -> None:
     assert file.read_text() == "alias a=b\n"
 
 
+def test_a_shell_that_is_not_known_gets_no_line_of_another(home: Home) -> None:
+    done = home.run("enable", SHELL="/bin/tcsh")
+    assert done.status != 0 and done.out == "" and "tcsh" in done.err and "--print-dir" in done.err
+    assert home.run("enable", SHELL="/bin/dash").out.startswith("export PATH=")
+
+
 def test_other_shells(home: Home) -> None:
     assert home.json("enable", "enable", "--shell", "fish")["line"].startswith("set -gx PATH ")
     home.ok("enable", "--write", "--shell", "fish")

@@ -1,5 +1,7 @@
 #include "base/settings.hpp"
 
+#include <unistd.h>
+
 #include <set>
 
 #include <gtest/gtest.h>
@@ -52,6 +54,24 @@ TEST_F(SettingsTest, TheTableIsSound) {
   }
   EXPECT_EQ(find_setting("max_bytes")->name, "max_bytes");
   EXPECT_EQ(find_setting("max-bytes"), nullptr);
+}
+
+TEST_F(SettingsTest, AFileThatAnybodyMayHaveWrittenIsRefused) {
+  const Env named = {"NEURONCACHE_CONFIG=/c.toml"};
+  const auto written = [&](std::string_view text, std::uint32_t mode, std::uint32_t uid) {
+    ASSERT_TRUE(fs_.write_atomically("/c.toml", as_bytes(text), mode).ok());
+    fs_.set_owner("/c.toml", uid);
+  };
+  const std::string_view trusting = "trust = \"any\"\n";
+  written(trusting, 0602, ::geteuid());
+  EXPECT_NE(complaint(named).find("written by everybody (mode 0602)"), std::string::npos);
+  EXPECT_NE(complaint(named).find("chmod o-w /c.toml"), std::string::npos);
+  written(trusting, 0600, ::geteuid() + 1);
+  EXPECT_NE(complaint(named).find("belongs to uid"), std::string::npos);
+  written(trusting, 0664, 0);  // the group has been given the right
+  EXPECT_EQ(complaint(named), "no error");
+  written("", 0666, ::geteuid() + 1);  // nothing is said there
+  EXPECT_EQ(complaint(named), "no error");
 }
 
 TEST_F(SettingsTest, DefaultsHaveTheirTypes) {
